@@ -351,6 +351,19 @@ def test_a_finite_workload_is_measured_from_start_to_end(node: Node, monkeypatch
     assert FakeLoad.made[0].calls == ["begin", "start alone ", "end", "stop"]
 
 
+def test_a_command_starts_and_is_measured_after_the_settling_time(node: Node, tmp_path: Path) -> None:
+    file = tmp_path / "commands.toml"
+    file.write_text('[commands]\nweb-load = ["/bin/true"]\n')
+    file.chmod(0o600)
+    node.begin(Command(name="web-load"))
+    node.run(a_run(Command(name="web-load"), warmup_s=600))
+    node.session.step()
+    assert FakeLoad.made[0].calls == []
+    node.run(a_run(Command(name="web-load"), run_id="r2", measure_s=60))
+    node.until(RunState.LOADED)
+    assert FakeLoad.made[1].calls == ["begin", "start alone "]
+
+
 def test_a_failed_preparation_fails_the_experiment(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakePrepared, "how", "No namespace can be made.")
     failed = node.begin()

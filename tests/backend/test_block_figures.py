@@ -82,6 +82,13 @@ def test_events_of_which_there_are_none_have_a_difference() -> None:
     assert difference(some, none, "softnet_dropped_per_s") == pytest.approx(math.log(10))
 
 
+def test_blocks_without_remote_pages_have_a_difference() -> None:
+    none, some = (figures(rollup(amounts={"numa_local": 1000.0, "numa_other": other})) for other in (0.0, 9.0))
+    assert none.sums["remote_numa_share"].value == 0
+    assert difference(none, none, "remote_numa_share") == 0
+    assert difference(some, none, "remote_numa_share") == pytest.approx(math.log(10 / 1.009))
+
+
 @pytest.mark.parametrize(("value", "counts_as"), [(0.0, 0.01), (0.001, 0.01), (0.5, 0.5)])
 def test_a_floor_stands_for_smaller_values_and_for_0(value: float, counts_as: float) -> None:
     low, high = (BlockFigures(60.0, {"app.errors": Sums(one, 1.0, floor=0.01)}) for one in (value, 1.0))

@@ -219,6 +219,8 @@ def test_an_experiment_that_the_backend_refuses_is_not_started(api: Api, capsys:
     [
         ("CORESTEER_TOKEN", "", 2, "create an API token"),
         ("CORESTEER_TOKEN", "cst_wrong", 1, "The API token is unknown."),
+        ("CORESTEER_TOKEN", "cst_w\u2026", 2, "a character that no API token has"),
+        ("CORESTEER_TOKEN", "cst_w\nx", 2, "a character that no API token has"),
         ("CORESTEER_URL", "http://127.0.0.1:9", 1, "No backend answers at http://127.0.0.1:9"),
         ("CORESTEER_URL", "http://coresteer.example", 2, "must begin with https://"),
         ("CORESTEER_URL", "coresteer.example", 2, "must be an address"),

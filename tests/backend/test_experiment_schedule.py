@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coresteer.experiments.arm_config import measure_s
+from coresteer.experiments.arm_config import measure_s, warmup_s
 from coresteer.experiments.schedule import (
     MAX_RUNS,
     RUN_OVERHEAD_S,
@@ -143,6 +143,13 @@ def test_only_runs_with_a_policy_or_irqbalance_settle() -> None:
     spec.factors[0].levels[1:] = [Level("policy", policy=PolicyLevel(1, 1)), Level("irqbalance", irqbalance=True)]
     plain = estimate_run_s(spec, (0,))
     assert estimate_run_s(spec, (1,)) == estimate_run_s(spec, (2,)) == plain + spec.settle_s
+
+
+def test_a_command_settles_and_has_no_warm_up() -> None:
+    spec = spec_of("sweep", 3)
+    spec.factors[0].levels[1] = Level("policy", policy=PolicyLevel(1, 1))
+    command = msgspec.structs.replace(spec, workload=Command(name="job"))
+    assert [warmup_s(command, (arm,)) for arm in (0, 1)] == [0.0, spec.settle_s]
 
 
 def test_a_run_with_fixed_work_is_estimated_by_its_work_up_to_the_limit() -> None:

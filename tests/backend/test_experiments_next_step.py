@@ -12,6 +12,7 @@ from coresteer.experiments import schedule
 from coresteer.experiments.next_step import estimate_remaining_s, merge_results, next_step, startable_experiments
 from coresteer.experiments.repository import UnfinishedExperiment
 from coresteer.experiments.schemas import ExperimentState
+from coresteer.experiments.session_state import SessionState
 from coresteer.experiments.spec import Attempt, Factor, Level, Spec
 from coresteer.experiments.steps import (
     AbandonRun,
@@ -86,6 +87,21 @@ def test_after_a_restart_open_changes_are_rolled_back_first() -> None:
     assert next_step(facts(open_changes=[open_change], participants=[Participant("a")])) == RollBackChange(
         open_change.change_id
     )
+
+
+def test_a_lease_that_another_backend_may_have_left_ends_first() -> None:
+    state = SessionState(1, {1: "a"}, [])
+    assert next_step(facts(leased=state.leased)) == EndPolicyLease()
+    state.leased = False
+    state.set_connected(1, connected=False)
+    assert not state.leased
+    state.set_connected(1, connected=True)
+    assert state.leased
+
+
+def test_no_run_begins_or_goes_on_while_enforcement_is_stopped() -> None:
+    cancelled = StopMeasuring(ExperimentState.CANCELLED, "Enforcement was stopped.")
+    assert next_step(facts(stopped=True)) == next_step(facts(stopped=True, **ACTIVE)) == cancelled
 
 
 def test_policies_pause_and_restore_before_the_settings_are_recorded() -> None:

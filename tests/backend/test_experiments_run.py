@@ -28,10 +28,12 @@ from coresteer.experiments import service
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.events import ExperimentEvent, QueueEvent
 from coresteer.experiments.run_loop import RunLoop
+from coresteer.experiments.steps import Timeouts
 from coresteer.experiments.tables import ExperimentRow
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.experiments.model import RunState
 from coresteer_core.policies.base import Mode
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
     Apply,
     BeginExperiment,
@@ -389,6 +391,81 @@ async def test_enforced_policies_pause_and_a_policy_level_is_leased_for_its_runs
     }
     assert warmups == {0: 0.5, 1: 5.5}
     await node.until(lambda: [(p.policy_id, p.mode) for p in node.policies] == [(mine, Mode.ENFORCE)])
+
+
+async def test_a_run_whose_policy_could_not_be_published_does_not_start(
+    node: ExperimentNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"name": f"unpublished {node.id}", "spec": {"type": "irq-spread"}, "mode": "enforce"}
+    made = (await node.operator.post("/api/v1/policies", body)).json()
+    level = {"name": "policy", "policy": {"policy_id": made["id"], "version": 1, "mode": "enforce"}}
+    publisher = node.backend.app.state.experiments.publisher
+    lease, publish_now = publisher.lease, publisher.publish_now
+    failing: list[bool] = []
+    at_run: list[int] = []
+
+    def leases(node_id: int, policies: list[PolicyInForce]) -> None:
+        lease(node_id, policies)
+        if policies and not failing:
+            failing.append(True)
+
+    async def fails_once(node_id: int) -> None:
+        if failing == [True]:
+            failing.append(False)
+            raise psycopg.OperationalError("The connection was lost.")
+        await publish_now(node_id)
+
+    def notes(n: ExperimentNode, request: RunExperiment) -> list[ExperimentMessage]:
+        at_run.append(len(n.policies))
+        return n.complete(request)
+
+    monkeypatch.setattr(publisher, "lease", leases)
+    monkeypatch.setattr(publisher, "publish_now", fails_once)
+    node.answer = notes
+    spec = node.spec(factors=[{"name": "policy", "levels": [{"name": "none"}, level]}], settle_s=0)
+    done = await node.ended((await node.start(spec))["id"])
+    assert (done["state"], failing) == ("done", [True, False]), done["sentence"]
+    assert at_run == [run["planned"]["arm"][0] for run in done["runs"]]
+
+
+async def test_an_agent_that_connects_while_its_experiment_is_started_is_noticed(
+    node: ExperimentNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Early(RunLoop):
+        """Is made while no agent is connected."""
+
+        def __init__(
+            self, context: ExperimentContext, row: ExperimentRow, names: dict[int, str], timeouts: Timeouts
+        ) -> None:
+            with monkeypatch.context() as before:
+                before.setattr(context.connections, "reach", lambda _: None)
+                super().__init__(context, row, names, timeouts)
+
+    monkeypatch.setattr("coresteer.experiments.runner.RunLoop", Early)
+    node.backend.app.state.runner.timeouts = replace(QUICK, away_s=1.0)
+    done = await node.ended((await node.start(node.aa_spec()))["id"])
+    assert done["state"] == "done", done["sentence"]
+
+
+async def test_a_lease_ends_with_the_connection_of_its_node(node: ExperimentNode) -> None:
+    body = {"name": f"leased {node.id}", "spec": {"type": "irq-spread"}, "mode": "enforce"}
+    made = (await node.operator.post("/api/v1/policies", body)).json()
+    level = {"name": "policy", "policy": {"policy_id": made["id"], "version": 1, "mode": "enforce"}}
+
+    def holds_where_leased(n: ExperimentNode, request: RunExperiment) -> list[ExperimentMessage]:
+        return never_completes(n, request) if n.policies else n.complete(request)
+
+    node.answer = holds_where_leased
+    spec = node.spec(factors=[{"name": "policy", "levels": [{"name": "none"}, level]}], settle_s=0)
+    started = await node.start(spec)
+    await node.until(lambda: node.runs() and node.policies)
+    await node.disconnect()
+    seen = len(node.published)
+    await node.connect()
+    await node.until(lambda: len(node.published) > seen)
+    assert node.published[seen] == []
+    await node.operator.post(f"/api/v1/experiments/{started['id']}/cancel")
+    await node.ended(started["id"])
 
 
 async def test_a_peer_generates_the_load_and_measures_it(backend: Backend, node: ExperimentNode) -> None:

@@ -296,7 +296,7 @@ async def test_an_experiment_outlasts_a_backend_that_does_not_answer(
         await _until_known(leader, node.agent)
         done = await node.ended((await node.start(node.aa_spec()))["id"])
     assert done["state"] == "done", done["sentence"]
-    assert times == 7
+    assert times > 6, "it went on after six requests without an answer"
 
 
 async def test_an_experiment_fails_when_the_backend_of_its_node_never_answers(

@@ -21,7 +21,7 @@ from coresteer.proof.confidence_sequence import Evidence, effect
 from coresteer.proof.course import POINTS, course_step_s
 from coresteer.proof.service import MeasuredPolicy, saved_cores, saved_together
 from coresteer.proof.sums_repository import Sum, SumKey
-from coresteer.proof.tables import ProofEpisodeRow, ProofVersionRow
+from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow, ProofVersionRow
 
 
 @pytest_asyncio.fixture
@@ -146,6 +146,44 @@ def test_the_cores_that_policies_save_share_no_error_with_policies_of_another_me
     assert saved_together([MeasuredPolicy("cpu_s_per_gbit", 0.1, one, 40.0), *others]) == (alone, known)
     assert known == 1
     assert saved_cores("rtt_p99_us", effect(Evidence.of(*one), 0.1), 40.0) is None
+
+
+async def test_saved_cores_count_each_node_with_its_latest_episodes(proven: Proven) -> None:
+    await settle(proven, [-0.03, -0.031, -0.029] * 20)
+    days_ago = {20.0: 900.0, 10.5: 100.0, 10.0: 200.0}
+    episodes = [
+        ProofEpisodeRow(
+            policy_id=proven.policy["id"],
+            version=1,
+            node_id=proven.node_id,
+            period=period,
+            started_at=datetime.now(UTC) - timedelta(days=days),
+            block_s=600.0,
+            washout_s=60,
+            holdout_first=True,
+            labels={},
+            state="included",
+        )
+        for period, days in enumerate(days_ago)
+    ]
+    await proven.add(*episodes)
+    stored = zip(await proven.episodes(), days_ago.values(), strict=True)
+    await proven.add(
+        *(
+            ProofBlockRow(
+                episode_id=row.id,
+                holdout=False,
+                started_at=row.started_at,
+                figures={"cpu_busy_percent": busy},
+                parts=[],
+                factors={},
+            )
+            for row, busy in stored
+        )
+    )
+    version = await proven.version()
+    effect_of_version = version["metrics"][0]["effect"]["estimate"]
+    assert version["cores"]["estimate"] == pytest.approx(1.5 * (1 / (1 + effect_of_version) - 1))
 
 
 async def test_nothing_is_expected_by_a_date_while_all_proofs_are_paused(proven: Proven) -> None:

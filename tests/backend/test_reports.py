@@ -458,6 +458,24 @@ def test_a_change_without_effect_is_reported() -> None:
     assert report.findings[0].startswith("No difference in CPU per gigabit larger than")
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"), [(0.0, 1000.0, "higher"), (1000.0, 0.0, "lower"), (0.0, 0.0, "no-difference")]
+)
+def test_drops_that_begin_or_end_with_a_change_are_a_difference_without_a_ratio(
+    before: float, after: float, verdict: str
+) -> None:
+    sides = [
+        [one._replace(figures={"dropped_per_s": mean * factor}) for one, factor in zip(made, factors, strict=True)]
+        for mean, made, factors in (
+            (before, minutes(60, after=False), [0.9, 1.1] * 30),
+            (after, minutes(60, after=True), [0.9, 1.0, 1.1] * 20),
+        )
+    ]
+    found = compare("dropped_per_s", *sides)
+    assert (found.verdict, found.effect) == (verdict, None)
+    assert found.p is not None and (found.p < 0.001) == (verdict != "no-difference")
+
+
 def test_a_change_with_few_minutes_has_no_result() -> None:
     report = change_report(CHANGE, minutes(5, after=False), minutes(60, after=True), "en")
     assert "there are 5 minutes of data before the change and 60 after it; at least 10 are" in report.findings[0]

@@ -210,6 +210,29 @@ async def test_a_changes_report_compares_stored_minutes_up_to_the_next_change(ba
     assert {float(row["value"]) for row in rows} == {8e8}, "lo does not count"
 
 
+async def test_a_changes_report_reads_the_minutes_of_a_node_whose_clock_is_ahead(
+    backend: Backend, stored: Stored
+) -> None:
+    async def put_ahead(skew: timedelta, by: timedelta) -> None:
+        times = {name: getattr(ChangeRow, name) - by for name in ("created_at", "applied_at", "ended_at")}
+        async with backend.database.session() as session:
+            (await session.get_one(NodeRow, stored.node_id)).clock_skew_ms = skew / timedelta(milliseconds=1)
+            await session.execute(update(ChangeRow).where(ChangeRow.node_id == stored.node_id).values(times))
+
+    viewer = await backend.client("viewer")
+    skew = timedelta(minutes=10)
+    await put_ahead(skew, skew)
+    try:
+        page = (await viewer.get(f"/api/v1/changes/{stored.change}/report")).text
+        table = (await viewer.get(f"/api/v1/changes/{stored.change}/report?format=csv")).content.decode("utf-8-sig")
+    finally:
+        await put_ahead(timedelta(), -skew)
+    assert "Device interrupts: 50.4 % lower after the change than before" in page
+    assert "60 minutes before, 19 after" in page
+    last = max(row["minute"] for row in csv.DictReader(io.StringIO(table.replace("\r", ""))))
+    assert last == (APPLIED.replace(second=0) + timedelta(minutes=19) - skew).isoformat(), "by the backend's clock"
+
+
 async def test_two_experiments_are_compared(backend: Backend, stored: Stored) -> None:
     viewer = await backend.client("viewer")
     a, b = stored.experiments

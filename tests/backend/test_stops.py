@@ -176,6 +176,30 @@ async def test_experiments_end_with_a_stop_and_none_begins_during_it(
     assert "Enforcement is stopped on" in refused.json()["detail"]
 
 
+async def test_an_experiment_ends_when_its_node_comes_into_the_scope_of_a_stop(
+    admin: Client, pool: tuple[str, list[PolicyNode]]
+) -> None:
+    label, (node, _) = pool
+    spec = {
+        "name": "a try",
+        "kind": "aa",
+        "node_id": node.agent.node_id,
+        "workload": {"type": "observe"},
+        "primary": "rtt_p99_us",
+    }
+    await begun(admin, f"{label}-2")
+    started = await asked(node.operator, "/api/v1/experiments", {"spec": spec}, 201)
+    await node.operator.patch(node.path, {"labels": {"pool": f"{label}-2"}})
+    path = f"/api/v1/experiments/{started['id']}"
+
+    async def has_ended() -> bool:
+        return (await node.operator.get(path)).json()["ended_at"] is not None
+
+    await poll_async(has_ended)
+    ended = (await node.operator.get(path)).json()
+    assert (ended["state"], ended["sentence"].startswith("Enforcement was stopped.")) == ("cancelled", True)
+
+
 async def test_the_preview_of_an_undo_says_that_a_policy_sets_its_value_again_unless_enforcement_is_stopped(
     admin: Client, pool: tuple[str, list[PolicyNode]]
 ) -> None:

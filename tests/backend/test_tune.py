@@ -252,6 +252,26 @@ def test_a_tune_goes_on_without_a_candidate_that_violated_a_guardrail_or_failed_
     assert arms[5, 3].state == "best"
 
 
+def test_runs_that_were_left_out_are_among_the_most_that_a_tune_may_take() -> None:
+    spec = spec_of(WAITS, FRAMES, max_runs=14)
+    failing = next(run.arm for run in plan_tune(spec, 7, []) if any(run.arm))
+
+    def outcome(planned: PlannedRun) -> list[RecordedRun]:
+        discarded = "The driver refused it." if planned.arm == failing else None
+        return [recorded(planned, discarded=discarded, attempt=attempt) for attempt in range(3 if discarded else 1)]
+
+    assert tune_result(spec, 7, carried_out(spec, outcome), has_ended=True).stopped == "runs"
+
+
+def test_a_candidate_whose_run_is_attempted_again_is_open() -> None:
+    spec = spec_of(WAITS, FRAMES)
+    measured, lost = plan_tune(spec, 7, [])[:2]
+    runs = [recorded(measured), recorded(lost, discarded="It got lost.")]
+    arms = by_arm(tune_result(spec, 7, runs, has_ended=False).candidates)
+    assert (arms[lost.arm].state, arms[lost.arm].why, arms[lost.arm].runs) == ("open", "", 0)
+    assert arms[0, 0].state == "baseline"
+
+
 def test_labels_are_the_positions_of_arms_in_the_order_of_their_first_run() -> None:
     spec = spec_of(WAITS, FRAMES)
     plans = [run.planned for run in carried_out(spec, lambda planned: [recorded(planned)], most=20)]

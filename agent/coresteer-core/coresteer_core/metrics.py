@@ -387,8 +387,10 @@ def packets_per_interrupt(packets: float | None, interrupts: float | None) -> fl
 
 
 def remote_numa_share(local: float | None, other: float | None) -> float | None:
-    """Return the share of pages allocated on another NUMA node than the CPU's, None where either is unknown or 0."""
-    return other / (local + other) if local is not None and other else None
+    """Return the share of pages allocated on another NUMA node than the CPU's, None where unknown or without pages."""
+    if local is None or other is None or not local + other:
+        return None
+    return other / (local + other)
 
 
 def wrong_node_percent(amount: Callable[[str], float | None]) -> float | None:

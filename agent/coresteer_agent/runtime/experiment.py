@@ -205,12 +205,19 @@ class ExperimentSession:
             except CpuListError as error:
                 raise RunError(f"The CPUs of irqbalance are invalid: {error}") from None
             running.irqbalance = Irqbalance(self._changes, self._inventory(), cpus)
+        if isinstance(run.workload, Command):  # which is measured from its start: what settles does so before
+            self._until_s, self.due = time.monotonic() + run.warmup_s, 0.0
+        else:
+            self._start_load(running, running.load)
+        return frozenset()
+
+    def _start_load(self, running: "_Running", load: Load) -> None:
         if running.is_finite:
             running.begin_window()
-        running.load.start(run.workload, run.role, run.address, run.receipts)
+        load.start(running.run.workload, running.run.role, running.run.address, running.run.receipts)
+        running.started = True
         self._until_s = time.monotonic() + READY_TIMEOUT_S
         self.due = 0.0
-        return frozenset()
 
     def _proceed(self) -> frozenset[str]:
         running, now_s = self._run, time.monotonic()
@@ -221,7 +228,10 @@ class ExperimentSession:
             return self._finish(running, running.after)
         self._check_failures(running)
         load = running.load
-        if not running.loaded:
+        if not running.started:
+            if load is not None and now_s >= self._until_s:
+                self._start_load(running, load)
+        elif not running.loaded:
             self._await_load(running)
         elif running.is_finite:
             if load is not None and load.done:
@@ -357,9 +367,10 @@ class ExperimentSession:
 
 
 class _Running:
-    """State of one run. load_reported: the load has started; loaded: its traffic arrives and the warm-up has begun.
+    """State of one run. started: its load was started; load_reported: the load says so.
 
-    before, after: readings at the start and end of the measurement. is_finite: the workload ends by itself.
+    loaded: its traffic arrives and the warm-up has begun. before, after: readings at the start and end of the
+    measurement. is_finite: the workload ends by itself.
     """
 
     def __init__(self, run: Run, root: Path) -> None:
@@ -368,7 +379,7 @@ class _Running:
         self.load_before = os.getloadavg()[0]
         self.load: Load | None = None
         self.irqbalance: Irqbalance | None = None
-        self.load_reported = self.loaded = False
+        self.started = self.load_reported = self.loaded = False
         self.before: Reading | None = None
         self.after: Reading | None = None
         self.figures: dict[str, float] = {}

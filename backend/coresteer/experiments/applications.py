@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from coresteer.application_metrics.reading import PREFIX, DeclaredMetric, Reading
@@ -18,7 +19,7 @@ log = logging.getLogger("coresteer.experiments")
 
 POLL_S = 5.0
 """Seconds between two readings of a guardrail's metric during a run."""
-_WINDOW = timedelta(seconds=30)
+_WINDOW_S = 30.0
 _DELETED = Reading(reason="The application metric was deleted.")
 
 
@@ -31,36 +32,42 @@ class Applications:
         self._state = state
         self._guardrails = [each for each in spec.guardrails if each.metric.startswith(PREFIX)]
 
-    async def measure(self, measured: RunResult) -> tuple[dict[str, float], dict[str, str]]:
-        """Return the values of a run's application metrics, and why others are missing, by metric."""
+    async def measure(self, measured: RunResult) -> dict[str, Reading]:
+        """Return the readings of a run's application metrics, by metric."""
         if not self._names:
-            return {}, {}
+            return {}
         skew_ms = self._context.registry.get(self._state.node_id).clock_skew_ms or 0.0
         start = datetime.fromtimestamp((measured.started_ms - skew_ms) / 1000, UTC)
         readings = await self._read(self._names, start, start + timedelta(seconds=measured.duration_s))
-        found = {f"{PREFIX}{name}": each.value for name, each in readings.items() if each.value is not None}
-        missing = {f"{PREFIX}{name}": each.reason for name, each in readings.items() if each.value is None}
-        return found, missing
+        return {f"{PREFIX}{name}": each for name, each in readings.items()}
 
     async def watch(self) -> None:
         """Check the guardrails during each run until cancelled; a violation stops the experiment."""
         while self._guardrails:
             await asyncio.sleep(POLL_S)
-            run = self._state.active_run
-            if run is None or run.violation is not None:
+            run, participant = self._state.active_run, self._state.participants[self._state.node_id]
+            sent_at_s = participant.run_sent_at_s
+            if run is None or run.violation is not None or sent_at_s is None or participant.measured is not None:
+                continue
+            window_s = min(_WINDOW_S, time.monotonic() - sent_at_s)  # before it, another arm's settings were applied
+            if window_s < POLL_S:
                 continue
             try:
                 now = datetime.now(UTC)
                 names = [guardrail.metric.removeprefix(PREFIX) for guardrail in self._guardrails]
-                readings = await self._read(names, now - _WINDOW, now)
+                readings = await self._read(names, now - timedelta(seconds=window_s), now)
             except Exception as error:
                 if not is_database_unavailable(error):
                     log.exception("Experiment %d: its guardrails were not read.", self._state.experiment_id)
                 continue
-            for guardrail, name in zip(self._guardrails, names, strict=True):
-                if (violation := _violation(run, guardrail, readings[name])) is not None:
-                    run.violation = violation
-                    self._state.changed.set()
+            self.check(run, {f"{PREFIX}{name}": each for name, each in readings.items()}, POLL_S)
+
+    def check(self, run: ActiveRun, readings: Mapping[str, Reading], duration_s: float) -> None:
+        """Note the violation of a guardrail by a run. readings: by metric; duration_s: the time that they add."""
+        for guardrail in self._guardrails:
+            if (violation := _violation(run, guardrail, readings[guardrail.metric], duration_s)) is not None:
+                run.violation = violation
+                self._state.changed.set()
 
     async def _read(self, names: Sequence[str], start: datetime, end: datetime) -> dict[str, Reading]:
         async with self._context.database.session() as session:
@@ -76,9 +83,9 @@ class Applications:
         return dict(zip(names, readings, strict=True))
 
 
-def _violation(run: ActiveRun, guardrail: Guardrail, reading: Reading) -> str | None:
+def _violation(run: ActiveRun, guardrail: Guardrail, reading: Reading, duration_s: float) -> str | None:
     """Return the violation of a guardrail by a run in a sentence, else None; a missing value is none."""
-    strikes = run.strikes.get(guardrail.metric, Strikes()).count(guardrail, reading.value, POLL_S)
+    strikes = run.strikes.get(guardrail.metric, Strikes()).count(guardrail, reading.value, duration_s)
     run.strikes[guardrail.metric] = strikes
     if reading.value is None or not strikes.violated:
         return None

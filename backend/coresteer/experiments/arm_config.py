@@ -10,7 +10,7 @@ import msgspec
 from coresteer.experiments.spec import Arm, Level, PolicyLevel, Spec
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import DesiredValue
-from coresteer_core.experiments.model import Classes, Workload
+from coresteer_core.experiments.model import Classes, Command, Workload
 from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.metrics import GUARDRAIL_METRICS
 from coresteer_core.node.view import View
@@ -66,9 +66,12 @@ def irqbalance_cpus(spec: Spec, arm: Arm) -> str:
 
 
 def warmup_s(spec: Spec, arm: Arm) -> float:
-    """Return how long the arm's runs warm up under load, s, including the settling time of policies and irqbalance."""
+    """Return how long the arm's runs warm up under load, s, including the settling time of policies and irqbalance.
+
+    A command settles before it starts, and is measured from its start.
+    """
     settles = runs_irqbalance(spec, arm) or bool(policies_of(spec, arm))
-    return spec.warmup_s + (spec.settle_s if settles else 0.0)
+    return (0.0 if isinstance(spec.workload, Command) else spec.warmup_s) + (spec.settle_s if settles else 0.0)
 
 
 def measure_s(spec: Spec, arm: Arm) -> float:

@@ -51,6 +51,8 @@ def next_step(facts: Facts) -> Step:
     """Return the step of the experiment to carry out now."""
     if facts.ending_state is not None:
         return _wind_down(facts)
+    if facts.stopped:  # after it began: a new stop cancels the experiments on its nodes itself
+        return StopMeasuring(ExperimentState.CANCELLED, "Enforcement was stopped.")
     counted = {attempt.number for attempt in facts.attempts if attempt.discarded is None}
     left_out = schedule.left_out(facts.attempts)
     if not facts.run_active and (hopeless := _hopeless(facts, counted, left_out)) is not None:

@@ -41,6 +41,7 @@ from coresteer.experiments.steps import (
     Timeouts,
 )
 from coresteer.experiments.tables import ExperimentRow
+from coresteer.policies.stops import stopped_nodes
 from coresteer.replicas.broker import UnansweredError, UndeliveredError
 from coresteer_core.changes.report import ChangeState, EndedBy
 
@@ -70,12 +71,16 @@ class RunLoop:
         self._actions = StepActions(
             context, self._definition, self.state, timeouts, activity=row.activity, applications=self._applications
         )
-        self._elsewhere = {node_id: self._epoch_elsewhere(node_id) for node_id in names}
-        for node_id in names:
-            self.state.set_connected(node_id, connected=context.connections.reach(node_id) is not None)
+        self._elsewhere: dict[int, int | None] = {}
 
     async def run(self) -> None:
-        """Run the experiment; return when it has ended or its node was deleted."""
+        """Run the experiment; return when it has ended or its node was deleted.
+
+        From now on the gateway must tell it of connections, so that it misses none after those that it reads first.
+        """
+        for node_id in self.state.participants:
+            self._elsewhere[node_id] = self._epoch_elsewhere(node_id)
+            self.state.set_connected(node_id, connected=self._context.connections.reach(node_id) is not None)
         tasks = [asyncio.create_task(self._applications.watch()), asyncio.create_task(self._follow())]
         try:
             await self._run()
@@ -168,11 +173,13 @@ class RunLoop:
             change_id = None if run is None else run.change_id
             change = None if change_id is None else await changes.find_change(session, change_id)
             plan = await self._plan.after(session, attempts)
+            stopped = await stopped_nodes(session, list(state.participants))
         return Facts(
             spec=definition.spec,
             plan=plan,
             attempts=attempts,
             ending_state=row.ending_state,
+            stopped=bool(stopped),
             settings_before=row.settings_before,
             open_changes=open_changes,
             participants=list(state.participants.values()),

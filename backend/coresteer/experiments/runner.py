@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.background import cancel
-from coresteer.bus import InventoryEvent
+from coresteer.bus import InventoryEvent, NodeEvent
 from coresteer.changes.events import ChangeEvent
 from coresteer.errors import DeposedError, is_database_unavailable
 from coresteer.experiments import repository, service
@@ -105,6 +105,8 @@ class ExperimentRunner:
                         loop.state.handle_change(change)
                     case InventoryEvent(node_id) if (loop := self._by_node.get(node_id)) is not None:
                         loop.state.handle_inventory()
+                    case NodeEvent(node_id) if (loop := self._by_node.get(node_id)) is not None:
+                        loop.state.changed.set()  # its labels may have changed, and so the stops that apply to it
 
     async def _run(self) -> None:
         while True:

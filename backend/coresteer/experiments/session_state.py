@@ -24,7 +24,8 @@ class ActiveRun:
     """The run whose settings are applied. run_id: identifies it to the agents; leased: the ids of its policies.
 
     receipts_key: by which its client recognizes its server.
-    violation: the guardrail violation in a sentence; failure: why the run cannot be completed.
+    violation: the guardrail violation in a sentence; failure: why the run cannot be completed. answer_due_s: when
+    Prometheus' answer with its primary metric is overdue, monotonic s, None unless it is waited for.
     """
 
     run_id: str
@@ -32,6 +33,7 @@ class ActiveRun:
     leased: frozenset[int] = frozenset()
     violation: str | None = None
     failure: str | None = None
+    answer_due_s: float | None = None
     strikes: dict[str, Strikes] = field(default_factory=dict)
     receipts_key: str = field(default_factory=lambda: secrets.token_hex(32))
 
@@ -39,6 +41,7 @@ class ActiveRun:
 class SessionState:
     """In-memory state of an experiment's nodes and active run. changed: set on every update. Times are monotonic, s.
 
+    leased: policies may be leased, as far as is known here: until it is ended, an earlier leader's lease may last.
     settings: as last read, None when they must be read again. phase_started_s: start of the present phase.
     """
 
@@ -48,7 +51,7 @@ class SessionState:
         self.participants = {node_id: Participant(name) for node_id, name in names.items()}
         self.node_id = next(iter(names))
         self.active_run: ActiveRun | None = None
-        self.leased = False
+        self.leased = True
         self.phase_started_s = time.monotonic()
         self.paused_at_s: float | None = None
         self.policies_paused = False
@@ -80,6 +83,7 @@ class SessionState:
             run_sent_at_s=participant.run_sent_at_s,
             run_message=participant.run_message if participant.measured is not None else None,
         )
+        self.leased = self.leased or connected
         self.netdev_settings_before, self.settings, self.phase_started_s = {}, None, now
         self.changed.set()
 

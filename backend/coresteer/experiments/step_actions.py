@@ -7,6 +7,7 @@ from dataclasses import replace as with_changes
 from importlib import metadata
 from uuid import UUID
 
+from coresteer.application_metrics.reading import Missing, Reading
 from coresteer.bus import NodeEvent
 from coresteer.changes.validation import view_of_node
 from coresteer.errors import Problem
@@ -30,6 +31,8 @@ from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment, ToAgent
 
 SYSTEM_ACTOR = "coresteer"
+ASK_AGAIN_S = 5.0
+"""Seconds after which a server that did not answer with a run's primary metric is asked again."""
 
 
 class StepActions:
@@ -161,10 +164,10 @@ class StepActions:
         except Problem as problem:
             await self.abandon_run(planned, attempt, problem.detail)
             return
-        self._state.set_active_run(run)
         if leased:
             self._state.leased = True
             await self._lease(leased)
+        self._state.set_active_run(run)  # last: a run whose policies could not be published does not start
 
     async def start_run(self, planned: PlannedRun, index: int, facts: Facts) -> None:
         """Request that a participant (by its index) carries out the active run."""
@@ -204,11 +207,27 @@ class StepActions:
         return address_refusal(node.name, ready, inventory, "" if peer is None else peer.host)
 
     async def record_run(self, planned: PlannedRun, attempt: int, measured: RunResult, discarded: str | None) -> None:
-        """Store the result of a run of the experiment, with its application metrics."""
-        found, missing = await self._applications.measure(measured)
+        """Store the result of a run, with its application metrics, unless they violate a guardrail.
+
+        A server that does not answer with the primary metric is asked again: the facts do not change until then.
+        """
+        if (run := self._state.active_run) is None:
+            return
+        readings = await self._applications.measure(measured)
+        primary, now_s = readings.get(self._definition.spec.primary, Reading()), time.monotonic()
+        if primary.missing in (Missing.UNREACHABLE, Missing.TIMEOUT) and discarded is None:
+            run.answer_due_s = run.answer_due_s or now_s + self._timeouts.answer_s
+            if now_s < run.answer_due_s:
+                activity = f"Run {planned.number + 1}: waiting for its primary metric. {primary.reason}"
+                return await self.await_message(activity, min(now_s + ASK_AGAIN_S, run.answer_due_s))
+        self._applications.check(run, readings, measured.duration_s)
+        if run.violation is not None:
+            return
+        found = {metric: each.value for metric, each in readings.items() if each.value is not None}
+        missing = {metric: each.reason for metric, each in readings.items() if each.value is None}
         if (reason := missing.get(self._definition.spec.primary)) is not None and discarded is None:
             discarded = f"The primary metric is missing. {reason}"
-        run = RecordedRun(
+        recorded = RecordedRun(
             planned=planned,
             attempt=attempt,
             started_ms=measured.started_ms,
@@ -220,7 +239,7 @@ class StepActions:
             discarded=discarded,
             missing=missing,
         )
-        await self._store(run)
+        await self._store(recorded)
 
     async def abandon_run(self, planned: PlannedRun, attempt: int, reason: str, *, violated: bool = False) -> None:
         """Store a run without result as discarded, and require that the nodes are prepared again."""

@@ -18,7 +18,8 @@ class Timeouts:
 
     away_s: for a disconnected node to reconnect. ready_s: for a node to prepare the load. run_s: for a run's result,
     in addition to its warm-up and measuring time. restored_s: for settings to return to their values before the
-    experiment. pause_s: for paused policies to restore their settings.
+    experiment. pause_s: for paused policies to restore their settings. answer_s: for Prometheus to answer with the
+    primary metric of a run.
     """
 
     away_s: float = 300.0
@@ -26,6 +27,7 @@ class Timeouts:
     run_s: float = 60.0
     restored_s: float = 60.0
     pause_s: float = 15.0
+    answer_s: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,12 @@ class ChangeStatus:
 class Facts:
     """Everything from which the next step of an experiment is decided.
 
-    participants: the node under test, then its peer. run_active: this process applied a run's settings. change: the
-    active run's change, None where it needs none. failure: why the active run cannot be completed. violation: the
-    guardrail violation of the active run. settings: present values of settings_before's keys and of the netdev's
-    settings, None when they must be read again. netdev_settings_before: of a netdev that exists only during the
-    experiment. phase_started_s: when settings began to be restored, or the experiment began to end. elapsed_s: since
-    the experiment started.
+    participants: the node under test, then its peer. stopped: enforcement is stopped on one of them. run_active: this
+    process applied a run's settings. change: the active run's change, None where it needs none. failure: why the active
+    run cannot be completed. violation: the guardrail violation of the active run. settings: present values of
+    settings_before's keys and of the netdev's settings, None when they must be read again. netdev_settings_before: of a
+    netdev that exists only during the experiment. phase_started_s: when settings began to be restored, or the
+    experiment began to end. elapsed_s: since the experiment started.
     """
 
     spec: Spec
@@ -81,6 +83,7 @@ class Facts:
     now_s: float
     timeouts: Timeouts
     phase_started_s: float
+    stopped: bool = False
     run_active: bool = False
     change: ChangeStatus | None = None
     leased: bool = False

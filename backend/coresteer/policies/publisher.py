@@ -75,7 +75,7 @@ class PolicyPublisher:
         self._nodes_in_use = nodes_in_use
         self._held_out = held_out
         self._last_sent: dict[int, tuple[AgentConnection, Policies]] = {}
-        self._leased: dict[int, list[PolicyInForce]] = {}
+        self._leased: dict[int, tuple[AgentConnection | None, list[PolicyInForce]]] = {}
         self._waiting: set[int] = set()
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -95,9 +95,12 @@ class PolicyPublisher:
         self._wake.set()
 
     def lease(self, node_id: int, policies: list[PolicyInForce]) -> None:
-        """Set the policies that the experiment on the node leases from now on; an empty list ends the lease."""
+        """Set the policies that the experiment on the node leases while its present connection lasts.
+
+        An empty list ends the lease.
+        """
         if policies:
-            self._leased[node_id] = policies
+            self._leased[node_id] = self._connections.get(node_id), policies
         else:
             self._leased.pop(node_id, None)
 
@@ -110,7 +113,8 @@ class PolicyPublisher:
         location = self._connections.location_elsewhere(node_id)
         if location is None or location.replica_id is None or not self._broker.is_configured:
             return await self._publish([node_id])
-        lease = Lease(node_id, self._leased.get(node_id, []))
+        _, leased = self._leased.get(node_id, (None, []))
+        lease = Lease(node_id, leased)
         await self._broker.request(location.replica_id, lease, Published)
         return None
 
@@ -177,7 +181,8 @@ class PolicyPublisher:
             times = calendar.of(one)
             if one.node_id in in_use:  # its policies pause, and the experiment ends by itself
                 times = windows.Times()
-                now = during_experiment(now, self._leased.get(one.node_id, ()))
+                leased_to, leased = self._leased.get(one.node_id, (None, []))
+                now = during_experiment(now, leased if leased_to is peer else ())
             if len(now) > MAX_POLICIES_IN_FORCE:
                 log.error(
                     "Node %d has %d policies in force; the agent gets the first %d by rank. Disable some.",

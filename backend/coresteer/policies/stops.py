@@ -26,10 +26,10 @@ def applying(stops: Iterable[StopRow], node: NodeAttributes) -> list[StopRow]:
     return [stop for stop in stops if matches(Selector.model_construct(labels=stop.labels), node)]
 
 
-async def stopped_nodes(session: AsyncSession) -> frozenset[int]:
-    """Return the nodes on which enforcement is stopped now."""
+async def stopped_nodes(session: AsyncSession, node_ids: Sequence[int] | None = None) -> frozenset[int]:
+    """Return the nodes on which enforcement is stopped now, of all nodes or of the given ones."""
     stops = await in_force(session)
-    nodes = await repository.node_attributes(session) if stops else []
+    nodes = await repository.node_attributes(session, node_ids) if stops else []
     return frozenset(node.node_id for node in nodes if applying(stops, node))
 
 

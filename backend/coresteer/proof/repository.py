@@ -25,6 +25,8 @@ from coresteer.proof.tables import (
 )
 from coresteer_core.policies.base import HoldoutReport
 
+_BUSY_SPAN = timedelta(days=2)
+
 
 async def fleet(session: AsyncSession, *, lock: bool = False) -> ProofFleetRow:
     """Return the fleet's row, made on first use. lock: until the transaction ends."""
@@ -249,19 +251,22 @@ async def count_decided(session: AsyncSession) -> None:
 async def busy_cpus(
     session: AsyncSession, since: datetime, policy_id: int | None = None
 ) -> dict[tuple[int, int], float]:
-    """Return the CPUs in use while enforced, summed over nodes, by policy and version; of episodes since a time."""
-    of_episodes = (
-        select(
-            ProofEpisodeRow.policy_id,
-            ProofEpisodeRow.version,
-            (func.avg(ProofBlockRow.figures["cpu_busy_percent"].astext.cast(Float)) / 100).label("cpus"),
-        )
-        .join(ProofBlockRow, ProofBlockRow.episode_id == ProofEpisodeRow.id)
-        .where(~ProofBlockRow.holdout, ProofEpisodeRow.state == "included", ProofEpisodeRow.started_at >= since)
-    )
-    if policy_id is not None:
-        of_episodes = of_episodes.where(ProofEpisodeRow.policy_id == policy_id)
+    """Return the CPUs in use while enforced, summed over nodes, by policy and version; of episodes since a time.
+
+    Of each node they are the mean over its last included episode and those of the two days before it.
+    """
     columns = (ProofEpisodeRow.policy_id, ProofEpisodeRow.version, ProofEpisodeRow.node_id)
+    included = ProofEpisodeRow.state == "included", ProofEpisodeRow.started_at >= since
+    last = select(*columns, func.max(ProofEpisodeRow.started_at).label("at")).where(*included).group_by(*columns)
+    if policy_id is not None:
+        last = last.where(ProofEpisodeRow.policy_id == policy_id)
+    of_node = last.subquery()
+    of_episodes = (
+        select(*columns, (func.avg(ProofBlockRow.figures["cpu_busy_percent"].astext.cast(Float)) / 100).label("cpus"))
+        .join(ProofBlockRow, ProofBlockRow.episode_id == ProofEpisodeRow.id)
+        .join(of_node, and_(*(of_node.c[column.key] == column for column in columns)))  # no node that was deleted
+        .where(~ProofBlockRow.holdout, *included, ProofEpisodeRow.started_at > of_node.c.at - _BUSY_SPAN)
+    )
     by_node = of_episodes.group_by(*columns).subquery()
     query = select(by_node.c.policy_id, by_node.c.version, func.sum(by_node.c.cpus))
     rows = await session.execute(query.group_by(by_node.c.policy_id, by_node.c.version))

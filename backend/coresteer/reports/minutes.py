@@ -78,6 +78,8 @@ def _percents(rollup: Rollup, kind: str) -> list[float | None]:
 def compare(metric: str, before: Sequence[Minute], after: Sequence[Minute]) -> Comparison:
     """Compare the means of a metric after and before a change as a ratio, with its interval.
 
+    Where a mean is 0 and so has no ratio, the verdict and p are of the difference, without an effect.
+
     Minutes are autocorrelated, so the effective number of n minutes is n (1 - r) / (1 + r), with r the autocorrelation
     corrected for bias (Kendall, Note on bias in the estimation of autocorrelation, 1954); intervals are
     Student's with Welch's degrees of freedom. Measured on 3,000 pairs of made-up series without a difference, with
@@ -89,16 +91,20 @@ def compare(metric: str, before: Sequence[Minute], after: Sequence[Minute]) -> C
     means = [_mean(side) for side in sides]
     effect = p = None
     verdict: Verdict = "too-few" if few else "no-difference"
-    if not few and all(mean is not None and mean[0] > 0 for mean in means):
+    if not few:
         (b, b_error, b_freedom), (a, a_error, a_freedom) = (mean for mean in means if mean is not None)
-        log, parts = float(np.log(a / b)), ((b_error / b) ** 2, (a_error / a) ** 2)
+        is_ratio = min(a, b) > 0
+        difference = float(np.log(a / b)) if is_ratio else a - b
+        parts = ((b_error / b) ** 2, (a_error / a) ** 2) if is_ratio else (b_error**2, a_error**2)
         error = sum(parts) ** 0.5
         freedom = sum(parts) ** 2 / (parts[0] ** 2 / b_freedom + parts[1] ** 2 / a_freedom) if error else 1.0
         half = float(stats.t.ppf(0.975, freedom)) * error
-        effect = Interval(*(float(np.expm1(each)) for each in (log, log - half, log + half)))
-        p = float(2 * stats.t.sf(abs(log) / error, freedom)) if error else float(log == 0)
-        if abs(log) > half:
-            verdict = "higher" if log > 0 else "lower"
+        if is_ratio:
+            ends = (difference, difference - half, difference + half)
+            effect = Interval(*(float(np.expm1(each)) for each in ends))
+        p = float(2 * stats.t.sf(abs(difference) / error, freedom)) if error else float(difference == 0)
+        if abs(difference) > half:
+            verdict = "higher" if difference > 0 else "lower"
     return Comparison(
         metric=metric,
         arm=(1,),

@@ -136,28 +136,37 @@ def _origin(node: NodeRow) -> Origin:
 
 
 async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[list[Minute], list[Minute]]:
-    """Return the node's whole minutes before and after a change, up to its next change or this one's rollback."""
+    """Return the node's whole minutes before and after a change, up to its next change or this one's rollback.
+
+    They are stored by the node's clock and returned by the backend's.
+    """
     if change.applied_at is None:
         return [], []
-    applied = change.applied_at.replace(second=0, microsecond=0)
-    created = min(applied, change.created_at.replace(second=0, microsecond=0))
-    first, last = created - _WINDOW, applied + _MINUTE + _WINDOW
     async with database.session() as session:
         node = await nodes.find_node(session, change.node_id)
+        skew = timedelta(milliseconds=node.clock_skew_ms or 0.0)
+        applied_at = change.applied_at + skew
+        applied = applied_at.replace(second=0, microsecond=0)
+        created = min(applied, (change.created_at + skew).replace(second=0, microsecond=0))
+        first, last = created - _WINDOW, applied + _MINUTE + _WINDOW
         inventory = nodes.reported_state(node).inventory
-        near = ChangeFilter(node_id=change.node_id, from_time=first, to_time=last, limit=_MAX_CHANGES)
+        near = ChangeFilter(node_id=change.node_id, from_time=first - skew, to_time=last - skew, limit=_MAX_CHANGES)
         others = await changes.newest_changes(session, near)
         interval_s = (node.hello or {}).get("interval_s", nodes.DEFAULT_INTERVAL_S)
-    moments = [at for row in others if str(row.id) != change.id for at in (row.created_at, row.ended_at) if at]
+    moments = [at + skew for row in others if str(row.id) != change.id for at in (row.created_at, row.ended_at) if at]
     if change.state is ChangeState.ROLLED_BACK and change.ended_at:
-        moments.append(change.ended_at)
-    start = max([first, *(at for at in moments if at <= change.applied_at)])
-    end = min([last, *(at for at in moments if at > change.applied_at)])
+        moments.append(change.ended_at + skew)
+    start = max([first, *(at for at in moments if at <= applied_at)])
+    end = min([last, *(at for at in moments if at > applied_at)])
     source = TelemetrySource(database, ingest, change.node_id, interval_s)
     physical = inventory.physical_netdevs() if inventory else None
-    before = await history.read_minutes(source, TimeRange(to_unix_ms(start), to_unix_ms(created)))
-    after = await history.read_minutes(source, TimeRange(to_unix_ms(applied + _MINUTE), to_unix_ms(end)))
-    return observed_minutes(before, physical), observed_minutes(after, physical)
+
+    async def minutes_of(since: datetime, until: datetime) -> list[Minute]:
+        rollups = await history.read_minutes(source, TimeRange(to_unix_ms(since), to_unix_ms(until)))
+        minutes = observed_minutes(rollups, physical)
+        return [one._replace(start_ms=one.start_ms - round(node.clock_skew_ms or 0.0)) for one in minutes]
+
+    return await minutes_of(start, created), await minutes_of(applied + _MINUTE, end)
 
 
 async def create_link(session: AsyncSession, experiment_id: int, *, days: int, actor: str) -> tuple[str, datetime]:

@@ -112,7 +112,7 @@ def _sums(name: str, metric: Metric, rollup: Rollup, counted: Counted) -> Sums |
         return None if cpu_s is None or octets is None else Sums(cpu_s, 8 * octets / 1e9)
     if name in _RATIOS:
         amount, base = (_sum(rollup, counted, names) for names in _RATIOS[name])
-        return None if amount is None or base is None else Sums(amount, base)
+        return None if amount is None or base is None else Sums(amount, base, event=True)
     if metric.source is None or (amount := rollup.amount(metric.source, counted)) is None:
         return None
     if metric.source.level:

@@ -331,7 +331,8 @@ class Receipts(Struct, frozen=True):
 class Run(Struct, frozen=True, kw_only=True):
     """Request for one run of an experiment: start the workload, warm up, measure, stop the workload.
 
-    measure_s: also the most that a Finite workload may take.
+    warmup_s: before a Command starts; other Finite workloads have no warm-up. measure_s: also the most that a Finite
+    workload may take.
     irqbalance: let it run meanwhile; every affinity that it changes is restored. irqbalance_cpus: to which alone it may
     move interrupts; empty for its own choice. address: of the server, for it and for its client on another node.
     receipts: for both of them. netdevs: those whose packets count; empty for all NICs that are up

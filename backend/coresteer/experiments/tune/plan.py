@@ -21,7 +21,7 @@ def plan_tune(spec: Spec, seed: int, runs: Sequence[RecordedRun]) -> list[Planne
 
     The same runs give the same plan, so that a restarted backend continues a block.
     """
-    settled = _left_out(runs) | {run.planned.number for run in runs if run.discarded is None}
+    settled = _settled(runs)
     past = [planned for number, planned in _planned(runs).items() if number in settled]
     block = past[-1].block if past else 0
     begun = sum(planned.block == block for planned in past)
@@ -59,6 +59,11 @@ def _planned(runs: Sequence[RecordedRun]) -> dict[int, PlannedRun]:
 def _left_out(runs: Sequence[RecordedRun]) -> set[int]:
     """Return the numbers of the runs that are not attempted again."""
     return schedule.left_out([Attempt(run.planned.number, run.attempt, run.discarded, run.violated) for run in runs])
+
+
+def _settled(runs: Sequence[RecordedRun]) -> set[int]:
+    """Return the numbers of the runs that count or are not attempted again."""
+    return _left_out(runs) | {run.planned.number for run in runs if run.discarded is None}
 
 
 def _goal(spec: Spec) -> Goal:
@@ -99,7 +104,7 @@ def tune_result(spec: Spec, seed: int, runs: Sequence[RecordedRun], *, has_ended
         eliminated=int((~search.open).sum()),
         best=None if search.best is None else search.space.arms[search.best],
         noise=search.cost_model.noise if search.cost_scale.logarithmic else None,
-        stopped=_stopped(spec, search, len(search.runs)) if has_ended else None,
+        stopped=_stopped(spec, search, len(_settled(runs))) if has_ended else None,
     )
 
 
@@ -108,7 +113,7 @@ def _unmeasured(spec: Spec, arm: Arm, failed: Mapping[Arm, str]) -> Candidate:
         arm=arm,
         name=schedule.arm_name(spec, arm),
         runs=0,
-        state="failed",
+        state="failed" if arm in failed else "open" if any(arm) else "baseline",
         why=failed.get(arm, ""),
         front=False,
         cost=None,

@@ -16,7 +16,7 @@ Stopped: TypeAlias = Literal["converged", "infeasible", "runs", "early"]
 class Candidate(Struct, frozen=True, kw_only=True):
     """A measured combination of levels. cost, latency: estimates of the primary metric and of the other one.
 
-    Both are of the model over all runs, with 95 % intervals, None for one that could not be measured. effect: of the
+    Both are of the model over all runs, with 95 % intervals, None for one without runs that count. effect: of the
     primary metric relative to the baseline. front: no other measured candidate is better in both. runs: that count.
     why: of its elimination, in a sentence; empty while it is open.
     """
