@@ -293,6 +293,14 @@ def test_a_silent_netdev_is_restored() -> None:
         assert why(course) == "It receives 900 packets/s, under 1,000."
 
 
+@pytest.mark.parametrize("plant", [nic(), nic(Timer.RESTARTING, name="bnx2", rx_usecs="18", rx_frames="6")])
+def test_a_netdev_without_packets_is_silent_even_if_the_minimum_rate_is_0(plant: Plant) -> None:
+    view = replace(plant, traffic=Traffic(0.0)).view()
+    view = replace(view, load=replace(view.load, rtt_p50_us=None))
+    (skipped,) = first(view, replace(SPEC, min_packets_per_s=0.0)).skipped
+    assert skipped.why == "It receives 0 packets/s, under 1."
+
+
 def test_a_short_silence_changes_nothing() -> None:
     def pauses(round_: int, plant: Plant) -> Plant:
         return replace(plant, traffic=replace(BULK, packets_per_s=10.0 if round_ % 10 < 2 and round_ else 80_000.0))

@@ -101,6 +101,15 @@ def test_measured_interrupts_correct_the_model() -> None:
     assert "The target of 16 is reached" in found.why
 
 
+def test_a_device_that_never_interrupts_as_its_packet_count_exceeds_its_ring_gets_a_time() -> None:
+    view = EXAMPLES[2].view
+    netdev = view.inventory.netdevs[0]
+    netdev = replace(netdev, params={**netdev.params, USECS: "0", FRAMES: "300"})
+    found = settle(view, netdev, BALANCED)
+    assert found is not None
+    assert found.usecs == 500
+
+
 def test_a_silent_device_has_no_outcome() -> None:
     view = replace(PAPER.view, load=Load())
     assert settle(view, view.inventory.netdevs[0], Coalescing()) is None

@@ -3,7 +3,7 @@ import pytest
 from tests.support.views import make_netdev, make_view
 
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import Mode, Scope
+from coresteer_core.policies.base import Mode, Ownership, Scope
 from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.fixed_settings.policy import FixedSettings, FixedSettingsMemory, decide
@@ -53,6 +53,38 @@ def test_enforced_it_reaches_a_steady_state_within_its_moves_per_round() -> None
             memory = record_write(memory, "1", action, view.time_s)
         view = overlay(view, {action.key: action.becomes for action in evaluation.actions})
     assert writes == [2, 1, 0, 0]
+
+
+def enforced(settings: dict[str, str], scope: Scope = EVERYTHING) -> PolicyInForce:
+    return PolicyInForce(
+        "1", 1, "fixed", 1, Mode.ENFORCE, FixedSettings(settings), scope=scope, on_drift=Ownership.REASSERT
+    )
+
+
+def in_force(settings: dict[str, str]) -> tuple[View, EngineMemory]:
+    """Return the view and memory of two netdevs once these settings are written."""
+    view, memory = view_of("eth0", "eth1"), EngineMemory()
+    (evaluation,), memory = evaluate_round(view, [enforced(settings)], memory)
+    for action in evaluation.actions:
+        memory = record_write(memory, "1", action, 0.0)
+    return overlay(view, {each.key: each.becomes for each in evaluation.actions}), memory
+
+
+@pytest.mark.parametrize("later", [enforced({}), enforced({USECS: "50"}, Scope(netdevs=["eth0"]))])
+def test_what_a_version_or_scope_no_longer_has_gets_its_value_from_before(later: PolicyInForce) -> None:
+    view, memory = in_force({USECS: "50"})
+    (evaluation,), _ = evaluate_round(msgspec.structs.replace(view, time_s=5.0), [later], memory)
+    restored = {each.key: each.becomes for each in evaluation.actions}
+    assert restored["netdev/eth1/coalesce/rx-usecs"] == "3"
+    assert len(restored) == (1 if later.scope.netdevs else 2)
+
+
+def test_a_value_that_a_person_has_set_is_not_asserted_by_a_version_without_it() -> None:
+    view, memory = in_force({USECS: "50"})
+    view = msgspec.structs.replace(overlay(view, {"netdev/eth0/coalesce/rx-usecs": "20"}), time_s=5.0)
+    (evaluation,), memory = evaluate_round(view, [enforced({})], memory)
+    assert [each.key for each in evaluation.actions] == ["netdev/eth1/coalesce/rx-usecs"]
+    assert "netdev/eth0/coalesce/rx-usecs" not in memory.holdings
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,16 @@ def test_the_table_of_a_netdev_that_leaves_the_scope_is_restored() -> None:
     assert {each.key: each.value for each in left.proposals} == {"netdev/eth0/rss": original}
 
 
+def test_the_rules_of_a_netdev_that_leaves_the_scope_are_removed() -> None:
+    made = few([nic(slots=64)])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    left = decide(made.view(), FlowSteering(rfs="off"), Scope(netdevs=["eth9"]), memory)
+    assert len(memory.rules) == 21
+    assert {each.key: each.value for each in left.proposals} == dict.fromkeys(memory.rules, "none")
+    gone = replace(made.view(), inventory=replace(made.view().inventory, netdevs=[]), tasks=[])
+    assert decide(gone, FlowSteering(rfs="off"), Scope(), memory).proposals == []
+
+
 def test_a_round_without_flows_gives_no_entry_of_the_table_back_even_after_an_hour_without_rounds() -> None:
     made = few([nic()])
     _, memory = run(made, spec=FlowSteering(rfs="off"))
@@ -407,6 +417,18 @@ def test_rfs_stays_on_whatever_it_costs_if_that_is_wanted() -> None:
     assert near(made)[1] == 1.0
 
 
+def test_rfs_that_was_on_without_a_comparison_is_switched_off_for_one_once_that_is_wanted() -> None:
+    made = many([nic()])
+    before = made.settings()
+    _, memory = run(made, 4, FlowSteering(rfs="on"))
+    decisions, memory = run(made, 1, memory=memory)
+    assert decisions[0].sentence.endswith(f"RFS is off until {MIN_FIGURES} rounds without it are measured.")
+    assert made.settings() == before
+    _, memory = run(made, MIN_FIGURES + MAX_FIGURES + 3, memory=memory)
+    assert memory.rfs.judged
+    assert made.entries > 0
+
+
 def test_without_known_cpu_time_rfs_is_not_tried() -> None:
     made = many([nic()])
     view = made.view()
@@ -458,6 +480,21 @@ def test_udp_that_arrives_by_no_nic_in_scope_does_not_count_for_rfs(case: str) -
         scope = Scope(netdevs=["eth0"])
     decision = decide(view, FlowSteering(rfs="on"), scope, FlowSteeringMemory())
     assert decision.proposals == []
+
+
+def test_rfs_of_a_nic_that_leaves_the_scope_is_restored_and_that_of_the_others_stays() -> None:
+    made = many([nic(), nic(name="eth1", first_irq=60)])
+    made.flows += spread_flows(seeded(2), PIDS, 2000, 3e4, "eth1")
+    _, memory = run(made, spec=FlowSteering(rfs="on"))
+    assert set(made.nics[1].flow_cnt.values()) == {4096}
+    narrowed = decide(made.view(), FlowSteering(rfs="on"), Scope(netdevs=["eth0"]), memory)
+    assert {proposal.key: proposal.value for proposal in narrowed.proposals} == {
+        f"netdev/eth1/rx-{queue}/rps_flow_cnt": "0" for queue in range(8)
+    }
+    assert {proposal.reason for proposal in narrowed.proposals} == {"It is not in the policy's scope any more."}
+    assert {each.key for each in narrowed.proposals} == narrowed.restores
+    assert isinstance(narrowed.memory, FlowSteeringMemory)
+    assert narrowed.memory.rfs.originals.keys() == narrowed.memory.rfs.values.keys()
 
 
 def test_rfs_ends_with_the_traffic_and_everything_is_as_before() -> None:

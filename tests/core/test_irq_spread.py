@@ -2,6 +2,7 @@ from typing import cast
 
 import pytest
 from hypothesis import given, settings
+from msgspec import convert
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines
 from tests.support.views import make_netdev, make_topology
@@ -9,6 +10,7 @@ from tests.support.views import make_netdev, make_topology
 from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq
+from coresteer_core.node.limits import Limits, SettingLimits
 from coresteer_core.node.load import IrqLoad, Load
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
@@ -338,8 +340,14 @@ def test_an_interrupt_whose_move_has_shown_a_high_cost_is_not_moved_again() -> N
     assert cast(IrqSpreadMemory, third.memory).learned == {}
 
 
-@pytest.mark.parametrize(("affinity", "expected"), [("0", {}), ("0-3", {40: "1"})], ids=["bound", "free"])
-def test_processes_bound_to_the_cpu_of_their_interrupt_move_along(affinity: str, expected: dict[int, str]) -> None:
+@pytest.mark.parametrize(
+    ("affinity", "expected"),
+    [("0", {}), ("0-1", {40: "1"}), ("0-3", {40: "1"})],
+    ids=["bound", "bound to several", "free"],
+)
+def test_only_processes_bound_to_the_one_cpu_of_their_interrupt_move_along(
+    affinity: str, expected: dict[int, str]
+) -> None:
     made = machine(FLAT, (0, 30), other={1: 5, 2: 5, 3: 5})
     rx_placement = RxPlacement("eth0", "rx-0", 40, 0, "rss", 1, 1e6, 0.0)
     task = NetTask(812, 1, "nginx", None, 1, affinity, "0-3", 0, 0.5, 0.0, [rx_placement])
@@ -404,3 +412,33 @@ def test_a_steady_load_reaches_a_steady_state_on_every_captured_machine(name: st
 @given(machines())
 def test_a_steady_load_reaches_a_steady_state_on_any_machine(start: Machine) -> None:
     check_settled(start, *settle(start))
+
+
+def limited(made: Machine, **limits: object) -> Machine:
+    inventory = replace(made.view.inventory, limits=Limits(convert(limits, SettingLimits)))
+    return replace(made, view=replace(made.view, inventory=inventory))
+
+
+def test_a_cpu_off_limits_is_no_destination_and_is_not_vacated() -> None:
+    made = machine(FLAT, (0, 10), (1, 45), (1, 40))
+    assert targets(decided(made)) == {41: "2"}
+    assert targets(decided(limited(made, cpus_off_limits="0,2"))) == {41: "3"}
+    assert targets(decided(limited(made, cpus_off_limits="0-3"))) == {}
+
+
+def test_an_interrupt_off_limits_stays_and_the_next_one_moves() -> None:
+    made = limited(machine(FLAT, (1, 45), (1, 40)), interrupts_off_limits=["eth0-rx-0"])
+    decision = decided(made)
+    assert targets(decision) == {41: "0"}
+    assert "interrupts_off_limits" in whys(decision)["40"]
+
+
+def test_the_receive_and_the_send_interrupt_of_a_pair_of_queues_stay_together() -> None:
+    made = machine(FLAT, (0, 20), (0, 15), (1, 20), (1, 15))
+    irqs = [
+        replace(irq, queues=[f"{'rx' if n % 2 == 0 else 'tx'}-{n // 2}"])
+        for n, irq in enumerate(made.view.inventory.irqs)
+    ]
+    paired = replace(made, view=replace(made.view, inventory=replace(made.view.inventory, irqs=irqs)))
+    assert targets(decided(made)) == {41: "2", 43: "3"}
+    assert targets(decided(paired)) == {}

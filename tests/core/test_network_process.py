@@ -292,6 +292,11 @@ def test_a_process_bound_by_another_program_is_skipped() -> None:
     assert "Another program bound it to CPU 5" in only_why_not(decide(bound, SPEC, Scope(), drifted))
 
 
+def test_a_process_whose_threads_another_program_bound_to_different_cpus_is_skipped() -> None:
+    seen = view(task(rx_placement(3), threads_differ=True))
+    assert only_why_not(first(seen)) == "Another program bound each of its threads to some of CPUs 0-15."
+
+
 def test_the_kernels_default_affinity_beside_isolated_cpus_is_no_binding() -> None:
     isolating = replace(TOPOLOGY, isolated="8-15")
     decision = first(view(task(rx_placement(3), affinity="0-7"), topology=isolating))
@@ -353,6 +358,11 @@ def test_many_threads_are_spread_over_the_queue_cores(
     assert values(decision).get("task/812/affinity") == value
     after = decide(carried_out(seen, decision), SPEC, Scope(), memory_of(decision))
     assert after.proposals == []
+
+
+def test_with_a_maximum_load_of_0_each_thread_needs_an_idle_cpu() -> None:
+    decision = first(view(task(rx_placement(0), threads=2, share=0.4)), replace(SPEC, max_load=0.0))
+    assert values(decision) == {"task/812/affinity": "0-1"}
 
 
 def test_a_spread_process_that_fills_its_cpus_gets_more() -> None:

@@ -94,6 +94,7 @@ SKIPPED = {
     "a small process": (task(rss_bytes=1 << 20), "less than 16 MiB"),
     "a memory policy of its own": (task(mempolicy="interleave:0-1"), "interleave:0-1"),
     "bound by another program": (task(affinity="4"), "static pin"),
+    "threads bound by another program": (task(threads_differ=True), "its threads to different CPUs"),
     "unknown memory": (task(memory={}, unknown="Its numa_maps cannot be read."), "cannot be read"),
     "out of scope": (task(name="other"), "Out of scope"),
 }
@@ -145,7 +146,8 @@ def test_a_pin_to_a_node_that_does_not_exist_is_reported() -> None:
     assert "names node 7" in decision.skipped[0].why
 
 
-def test_contending_processes_are_scattered() -> None:
+def contending(*others: NumaTask) -> View:
+    """Four processes of which the memory of node 0 transfers nearly as much as it can."""
     heavy = [
         task(
             20 + cpu,
@@ -159,13 +161,38 @@ def test_contending_processes_are_scattered() -> None:
         )
         for cpu in range(4)
     ]
-    seen = view(*heavy)
+    seen = view(*heavy, *others)
     assert seen.numa is not None
     nodes = [replace(node, bandwidth_bytes_per_s=40e9) for node in seen.numa.nodes]
-    seen = replace(seen, numa=replace(seen.numa, nodes=nodes))
-    decision = first(seen, replace(SPEC, gain=10.0))
+    return replace(seen, numa=replace(seen.numa, nodes=nodes))
+
+
+SCATTERING = replace(SPEC, gain=10.0)
+"""No process gains enough for a place of its own."""
+
+
+def test_contending_processes_are_scattered() -> None:
+    decision = first(contending(), SCATTERING)
     assert {proposal.value for proposal in decision.proposals} == {"4-7", "1"}
-    assert "Contention factor" in decision.proposals[0].reason
+    assert "Contention factor 1.87 (predicted 0.26)" in decision.proposals[0].reason
+
+
+@pytest.mark.parametrize(
+    ("contention", "others", "rolled_back"),
+    [(0.5, [], False), (1.5, [task(40, memory={1: GIB}, memory_bound=0.9, bytes_per_s=24e9)], True)],
+    ids=["as predicted", "another process came"],
+)
+def test_a_scattered_process_goes_back_only_if_it_achieved_less_than_half_of_what_was_predicted(
+    contention: float, others: list[NumaTask], rolled_back: bool
+) -> None:
+    spec = replace(SCATTERING, contention=contention)
+    decision = first(contending(), spec)
+    moved = proposed(decision)
+    for round_ in range(1, EVALUATION_ROUNDS + 1):
+        assert isinstance(decision.memory, NumaMemory)
+        seen = replace(overlay(contending(*others), moved), time_s=1000.0 + 5 * round_)
+        decision = decide(seen, spec, Scope(), decision.memory)
+    assert decision.reverts == (moved.keys() if rolled_back else frozenset())
 
 
 def test_a_move_that_does_not_pay_off_is_rolled_back_and_not_tried_again() -> None:

@@ -406,4 +406,5 @@ def _task(
         agent=pid == os.getpid(),
         flows=flows,
         pod=identity.pod,
+        threads_differ=facts.threads_differ,
     )

@@ -27,6 +27,7 @@ _IDENTITY_S = 30.0
 
 class TaskFacts(Struct, frozen=True):
     """Fields of a NetTask without its traffic. affinity, allowed: CPU lists. cpu_share: CPUs used, 1.0 is one CPU.
+    threads_differ: in the CPUs that they may run on, as far as they were read.
 
     cpus: shares by the CPU on which each thread ran last, of the threads that were read. age_s: since its start.
     """
@@ -37,6 +38,7 @@ class TaskFacts(Struct, frozen=True):
     scheduling: Scheduling
     threads: int
     affinity: str
+    threads_differ: bool
     allowed: str
     cpu: int
     cpu_share: float
@@ -120,6 +122,7 @@ class TaskReader:
             scheduling=scheduling,
             threads=stat.threads,
             affinity=format_cpu_list(affinity),
+            threads_differ=any(thread.affinity != affinity for thread in previous.threads.values()),
             allowed=format_cpu_list(self._allowed_cpus(pid, previous)),
             cpu=cpu,
             cpu_share=min(share, float(stat.threads)),

@@ -187,6 +187,7 @@ class NumaReader:
             params={"nice": str(facts.scheduling.nice)},
             kernel=facts.scheduling.kernel,
             realtime=facts.scheduling.realtime,
+            threads_differ=facts.threads_differ,
         )
 
     def _memory(self) -> list[NodeMemory]:

@@ -6591,6 +6591,8 @@ export interface components {
                     rx_bytes_per_s: number;
                 }[];
                 pod: string | null;
+                /** @default false */
+                threads_differ: boolean;
             }[];
         };
         /**
@@ -6792,7 +6794,8 @@ export interface components {
              * NumaTask
              * @description A process that used 0.2 CPUs in an interval of 5 s within the last 30 s, or has 256 MiB of memory.
              *
-             *         affinity, allowed, cpu, cpu_share, started_ticks, bound, kernel, realtime, params, cgroup: as in NetTask.
+             *         affinity, allowed, cpu, cpu_share, started_ticks, bound, kernel, realtime, params, cgroup, threads_differ: as in
+             *         NetTask.
              *         cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: a list of its cpuset's NUMA nodes.
              *         bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
              *         it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
@@ -6843,6 +6846,8 @@ export interface components {
                 kernel: boolean;
                 /** @default false */
                 realtime: boolean;
+                /** @default false */
+                threads_differ: boolean;
             };
             /** Remote Share */
             remote_share: number | null;

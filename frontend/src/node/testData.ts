@@ -143,7 +143,7 @@ export function entry(task: Partial<NumaEntry["task"]> = {}, over: Partial<NumaE
       ...{ cpu: 0, cpu_share: 0.3, rss_bytes: 1000, age_s: 60, cpu_nodes: { "0": 0.3 }, mems_allowed: "" },
       ...{ bytes_by_node: { "0": 1000 }, unknown: null, shared_bytes: 0, mempolicy: null, bytes_per_s: null },
       ...{ memory_bound: null, bound: false, user: null, command: null, unit: null, params: {} },
-      ...{ kernel: false, realtime: false, from_cgroup: false },
+      ...{ kernel: false, realtime: false, threads_differ: false, from_cgroup: false },
       ...task,
     },
     remote_share: 0,

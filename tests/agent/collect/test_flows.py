@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -170,6 +171,11 @@ def test_the_address_of_a_point_to_point_link_is_the_local_one() -> None:
     here, there = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
     attributes = struct.pack("=HH", 8, 1) + there + struct.pack("=HH", 8, 2) + here
     assert parse_address(memoryview(struct.pack("=BBBBI", 2, 32, 0, 0, 5) + attributes)) == (here, 5)
+
+
+def test_an_address_that_is_no_ip_address_is_left_out() -> None:
+    mctp = struct.pack("=BBBBI", 45, 8, 0, 0, 5) + struct.pack("=HHB3x", 5, 2, 8)
+    assert parse_address(memoryview(mctp)) is None
 
 
 def test_an_address_of_several_netdevs_belongs_to_none() -> None:
@@ -536,6 +542,8 @@ def test_a_search_reads_a_bounded_number_of_links_at_a_time(tmp_path: Path) -> N
         ("4:cpu,cpuacct:/docker/1\n2:cpuset:/\n", CgroupPaths(None, "/", "/docker/1", None)),
         ("0::/user.slice/user@1000.service/app.slice/a.service/b\n",
          CgroupPaths("/user.slice/user@1000.service/app.slice/a.service/b", None, None, "a.service")),
+        ("0::/a\u2028\r0::/system.slice/x.service\n",
+         CgroupPaths("/a??0::/system.slice/x.service", None, None, "x.service")),
         ("", CgroupPaths(None, None, None, None)),
     ],
 )  # fmt: skip
@@ -564,7 +572,7 @@ def test_a_user_is_reported_by_name_or_else_by_number(tmp_path: Path) -> None:
     (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n:::\nweb:x:33:33::/:/\nother:x:33:33::/:/\n")
     for pid, uid in ((5, 33), (6, 77)):
         (tmp_path / f"proc/{pid}").mkdir(parents=True)
-        (tmp_path / f"proc/{pid}/status").write_text(f"Name:\tx\nUid:\t0\t{uid}\t0\t0\n")
+        (tmp_path / f"proc/{pid}/status").write_text(f"Name:\ta\rUid:\t0\t0\nUid:\t0\t{uid}\t0\t0\n")
     reader = ProcessIdentityReader(tmp_path)
     assert [reader.read(pid).user for pid in (5, 6, 7)] == ["web", "77", None]
 
@@ -625,6 +633,33 @@ def test_a_process_is_read_with_its_affinity() -> None:
     assert facts.threads >= 1
     assert facts.affinity == facts.allowed or set(os.sched_getaffinity(0))
     assert tasks.read(2**22 + 1) is None
+
+
+def test_threads_that_may_run_on_different_cpus_are_told_from_others() -> None:
+    tasks, first, *_ = TaskReader(ROOT), *sorted(os.sched_getaffinity(0))
+    bind, bound, end = threading.Event(), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        bind.wait()
+        os.sched_setaffinity(threading.get_native_id(), {first})
+        bound.set()
+        end.wait()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        differ = []
+        for before in (bind, end):
+            tasks.begin_round()
+            facts = tasks.read(OWN_PID)
+            assert facts is not None
+            differ.append(facts.threads_differ)
+            before.set()
+            bound.wait()
+    finally:
+        end.set()
+        thread.join()
+    assert differ == [False, len(os.sched_getaffinity(0)) > 1]
 
 
 # End to end

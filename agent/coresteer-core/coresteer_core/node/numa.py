@@ -54,7 +54,8 @@ class NodeMemory(Struct, frozen=True):
 class NumaTask(Struct, frozen=True):
     """A process that used 0.2 CPUs in an interval of 5 s within the last 30 s, or has 256 MiB of memory.
 
-    affinity, allowed, cpu, cpu_share, started_ticks, bound, kernel, realtime, params, cgroup: as in NetTask.
+    affinity, allowed, cpu, cpu_share, started_ticks, bound, kernel, realtime, params, cgroup, threads_differ: as in
+    NetTask.
     cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: a list of its cpuset's NUMA nodes.
     bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
     it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
@@ -91,6 +92,7 @@ class NumaTask(Struct, frozen=True):
     params: dict[Name, Name] = {}
     kernel: bool = False
     realtime: bool = False
+    threads_differ: bool = False
 
     @property
     def why_unpredicted(self) -> str:

@@ -80,16 +80,16 @@ class Coscheduled(Struct, frozen=True):
 class NetTask(Struct, frozen=True):
     """A process that communicates over the network.
 
-    affinity: the CPUs its threads may run on, a CPU list; where threads differ, the union. allowed: the CPUs of its
-    cpuset. cpu: where its busiest thread ran last. cpu_share: of one CPU, 0.0 to its number of threads. idle_s: since
-    the last byte in either direction. started_ticks: its start time, which distinguishes it from a later process with
-    the same PID. bound: a kernel thread bound to its CPUs. user, command, unit: None where unknown. listens: its
-    listening TCP ports, the lowest 1,024; such a process is included while it is idle, too. clients: remote addresses
-    of accepted connections, the busiest few. params: its other settings by the end of their key, such as ``nice``.
-    cpu_cgroup: its path in version 1 of cgroups where that controls the CPU; cgroup: in version 2. kernel: a kernel
-    thread. realtime: its main thread, or another one that was read, has a real-time scheduling policy.
-    agent: the agent itself. coscheduled: None unless a policy coscheduling applies to the process. flows: those that
-    receive most, the heaviest first. pod: its namespace, pod and container in Kubernetes, ``shop/web-1/app``.
+    affinity: the CPUs its threads may run on, a CPU list; where threads differ (threads_differ), the union. allowed:
+    the CPUs of its cpuset. cpu: where its busiest thread ran last. cpu_share: of one CPU, 0.0 to its number of threads.
+    idle_s: since the last byte in either direction. started_ticks: its start time, which distinguishes it from a later
+    process with the same PID. bound: a kernel thread bound to its CPUs. user, command, unit: None where unknown.
+    listens: its listening TCP ports, the lowest 1,024; such a process is included while it is idle, too. clients:
+    remote addresses of accepted connections, the busiest few. params: its other settings by the end of their key, such
+    as ``nice``. cpu_cgroup: its path in version 1 of cgroups where that controls the CPU; cgroup: in version 2. kernel:
+    a kernel thread. realtime: its main thread, or another one that was read, has a real-time scheduling policy. agent:
+    the agent itself. coscheduled: None unless a policy coscheduling applies to the process. flows: those that receive
+    most, the heaviest first. pod: its namespace, pod and container in Kubernetes, ``shop/web-1/app``.
     """
 
     pid: Pid
@@ -117,6 +117,7 @@ class NetTask(Struct, frozen=True):
     coscheduled: Coscheduled | None = None
     flows: Annotated[list[HeavyFlow], Meta(max_length=MAX_HEAVY_FLOWS)] = []
     pod: Name | None = None
+    threads_differ: bool = False
 
 
 class ThreadActivity(Struct, frozen=True):

@@ -34,8 +34,12 @@ class View(Struct, frozen=True, dict=True):
     cpusets: dict[str, Cpuset] = {}
 
     def usable_cpus(self, *, allow_isolated: bool = False) -> frozenset[int]:
-        """Return the online CPUs on which policies may place work: no reserved ones, isolated ones only if allowed."""
-        usable = self.topology.online() - self.inventory.reserved_cpus
+        """Return the online CPUs on which policies may place work.
+
+        None that are reserved, or off limits by the node's administrator; isolated ones only if allowed.
+        """
+        closed = self.inventory.limits.settings.closed_cpus
+        usable = self.topology.online() - self.inventory.reserved_cpus - closed
         return usable if allow_isolated else usable - self.topology.isolated_cpus
 
     def task(self, pid: int) -> NetTask | NumaTask | None:

@@ -157,8 +157,8 @@ class Decision(Struct, frozen=True):
     proposals: the most urgent first, only for settings that do not have the desired value yet.
     restores: keys of proposals that restore the value from before the policy; reverts: keys of proposals that return to
     an earlier value of the policy because the last one did harm. Neither dwell time nor flap damping delays these.
-    steered: None, or for a policy that goes on adjusting its settings by itself, the keys that it wants to hold:
-    proposals for those that it holds are dropped, and all others that it holds are restored.
+    wanted: None, or the keys of all settings that the policy wants to hold: others that it holds are restored. A policy
+    that goes on adjusting its settings by itself proposes nothing for those that it holds.
     sentence: the whole in one line with its numbers. memory: the policy's own struct for the next round.
     """
 
@@ -168,7 +168,7 @@ class Decision(Struct, frozen=True):
     skipped: list[Skipped] = []
     restores: frozenset[str] = frozenset()
     reverts: frozenset[str] = frozenset()
-    steered: frozenset[str] | None = None
+    wanted: frozenset[str] | None = None
 
 
 class Deferred(Struct, frozen=True):

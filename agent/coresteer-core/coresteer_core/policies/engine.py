@@ -135,7 +135,7 @@ class _Round:
 
     def evaluate(self, policy: PolicyInForce, decision: Decision, drifts: list[Drift]) -> Evaluation:
         """Return a policy's evaluation: the proposals that become actions, and why the others are deferred."""
-        decision = self._with_releases(policy, decision)
+        decision = self._with_releases(policy, decision, drifts)
         proposals = [*decision.proposals, *_reassertions(policy, decision, drifts)]
         drifted = {drift.key: drift for drift in drifts}
         most = policy.damping.moves_per_step if policy.mode is Mode.ENFORCE else MAX_PLAN_ACTIONS
@@ -226,18 +226,24 @@ class _Round:
         keys = {*(action.key for action in actions), *held, *policy.spec.example_keys}
         return sorted({name for key in keys for name in controllers_of(self.view, key)})
 
-    def _with_releases(self, policy: PolicyInForce, decision: Decision) -> Decision:
-        """Drop proposals for what a steering policy already holds, and restore what it holds but no longer wants."""
-        if decision.steered is None:
+    def _with_releases(self, policy: PolicyInForce, decision: Decision, drifts: list[Drift]) -> Decision:
+        """Restore what a policy holds but no longer wants; drop proposals for what a steering policy already holds.
+
+        What something else has changed since is not restored, as in restore_actions().
+        """
+        if decision.wanted is None:
             return decision
+        for drift in drifts:
+            if drift.key not in decision.wanted:
+                self.holdings.pop(drift.key, None)
         held = {key: holding for key, holding in self.holdings.items() if holding.policy_id == policy.policy_id}
-        why = "The policy no longer adjusts it; its value from before the policy is restored."
+        why = "The policy no longer sets it; its value from before the policy is restored."
         released = [
             Proposal(key, holding.original, key, why)
             for key, holding in held.items()
-            if key not in decision.steered and current_value(self.view, key) is not None
+            if key not in decision.wanted and current_value(self.view, key) is not None
         ]
-        wanted = [proposal for proposal in decision.proposals if proposal.key not in held]
+        wanted = [each for each in decision.proposals if not policy.spec.steers or each.key not in held]
         restores = decision.restores | {proposal.key for proposal in released}
         return replace(decision, proposals=[*released, *wanted], restores=restores)
 
@@ -319,7 +325,8 @@ def _reassertions(policy: PolicyInForce, decision: Decision, drifts: list[Drift]
     """Yield the drifted settings that a policy writes again, unless it proposes another value for them."""
     proposed = {proposal.key for proposal in decision.proposals}
     for drift in drifts:
-        if policy.on_drift is Ownership.REASSERT and drift.key not in proposed:
+        wanted = decision.wanted is None or drift.key in decision.wanted
+        if policy.on_drift is Ownership.REASSERT and wanted and drift.key not in proposed:
             source = drift.cause or "Something else"
             reason = f"{source} changed it from {drift.expected} to {drift.found}; this policy re-asserts its value."
             yield Proposal(drift.key, drift.expected, drift.key, reason)

@@ -5,11 +5,14 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
+from coresteer_core.changes.guard import limits_refusal
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Irq, Netdev
+from coresteer_core.node.limits import Limits
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Scope
 from coresteer_core.policies.skipped import Reason, ReasonText
+from coresteer_core.settings.irq import IrqAffinity
 
 MIN_BUSY_POINTS = 1.0
 """Minimum CPU use of an interrupt, in percentage points of a CPU, for a policy to move it because of its load."""
@@ -28,8 +31,8 @@ class ActiveIrq(Struct):
     """An interrupt that occurred in the last seconds, with the CPU time that it costs.
 
     cpu: the one where it occurs most. parts: percentage points of each CPU that it uses; cost: their sum; both as far
-    as known. per_s: occurrences. followers: percentage points of processes bound to that CPU whose packets it receives;
-    they move along with it. allowed: CPUs that it may use. alone: no other interrupt occurs on its CPU.
+    as known. per_s: occurrences. followers: percentage points of processes bound to that CPU alone whose packets it
+    receives; they move along with it. allowed: CPUs that it may use. alone: no other interrupt occurs on its CPU.
     blocked: why it cannot be moved, None where it can.
     """
 
@@ -73,6 +76,7 @@ def active_irqs(view: View, scope: Scope, near: Callable[[int | None], frozenset
             at_cpu[cell.cpu] = at_cpu.get(cell.cpu, 0.0) + cell.per_s
     followers = _followers(view)
     inventory, everything = view.inventory, not scope.netdevs and not scope.drivers
+    unlimited = inventory.limits == Limits()
     found = []
     for number, cells in by_irq.items():
         irq = inventory.irq(number)
@@ -91,23 +95,28 @@ def active_irqs(view: View, scope: Scope, near: Callable[[int | None], frozenset
         alone = at_cpu[cpu] == per_s and len(cells) == 1
         each = ActiveIrq(irq, cpu, parts, sum(parts.values()), sum(cells.values()), near(home), alone)
         each.followers = followers.get((number, cpu), 0.0)
-        each.blocked = _blocked(each)
+        limited = None if unlimited else limits_refusal(inventory, IrqAffinity(number))
+        each.blocked = limited or _blocked(each)
         found.append(each)
     return found
 
 
 def _followers(view: View) -> dict[tuple[int, int], float]:
-    """Return by IRQ and CPU the load, in percentage points, of processes bound to that CPU that it has packets for."""
+    """Return by IRQ and CPU the percentage points of processes bound to that CPU alone that it has packets for."""
+    online = view.topology.online()
     found: dict[tuple[int, int], float] = {}
     for task in view.tasks:
         total = sum(rx_placement.bytes_per_s for rx_placement in task.rx_placements)
         if not total or task.affinity == task.allowed:
             continue
-        cpus = parse_cpu_list(task.affinity)
+        cpus = parse_cpu_list(task.affinity) & online
+        if len(cpus) > 1:
+            continue
         for rx_placement in task.rx_placements:
             if rx_placement.irq is not None and rx_placement.cpu in cpus:
                 where = rx_placement.irq, rx_placement.cpu
-                found[where] = found.get(where, 0.0) + 100 * task.cpu_share * rx_placement.bytes_per_s / total
+                points = found.get(where, 0.0) + 100 * task.cpu_share * rx_placement.bytes_per_s / total
+                found[where] = min(100.0, points)
     return found
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from coresteer_core.changes.effect import INTERRUPT_SPREAD, gain_range, loss_range
 from coresteer_core.changes.guard import limits_refusal, refusals
-from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.distance import DISTANCE, Locality, Smt, cpu_distances
 from coresteer_core.node.inventory import Irq
 from coresteer_core.node.load import Load
@@ -232,10 +232,7 @@ class _Search:
         view = self.view
         numbers = {irq.irq for irq in irqs}
         only = [irq if irq.irq in numbers else _locked(irq, _ELSEWHERE) for irq in view.inventory.irqs]
-        spec = irq_spread.IrqSpread(
-            act_percent=HOT_PERCENT if self.busy >= HOT_PERCENT else HOT_SOFTIRQ_PERCENT,
-            exclude=format_cpu_list(view.inventory.limits.settings.closed_cpus),
-        )
+        spec = irq_spread.IrqSpread(act_percent=HOT_PERCENT if self.busy >= HOT_PERCENT else HOT_SOFTIRQ_PERCENT)
         alone = replace(view, inventory=replace(view.inventory, irqs=only))
         return irq_spread.decide(alone, spec, Scope(), irq_spread.IrqSpreadMemory())
 

@@ -15,7 +15,16 @@ const LOOPBACK = at(0, 0, { netdev: "lo", queue: null, irq: null, cpu: null, how
 const task = (pid: number, name: string, cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
   ...{ pid, started_ticks: 1, name, cgroup: null, threads: 1, bound: false, affinity: "0-7", allowed: "0-7" },
   ...{ cpu, cpu_share: 0.5, idle_s: 0, rx_placements, user: "www", command: null, unit: null, listens: [] },
-  ...{ clients: [], params: {}, cpu_cgroup: null, kernel: false, realtime: false, agent: false, coscheduled: null },
+  ...{
+    clients: [],
+    params: {},
+    cpu_cgroup: null,
+    kernel: false,
+    realtime: false,
+    threads_differ: false,
+    agent: false,
+    coscheduled: null,
+  },
   flows: [],
   pod: null,
 });

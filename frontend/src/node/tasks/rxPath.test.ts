@@ -72,6 +72,7 @@ const task = (cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
   pod: null,
   kernel: false,
   realtime: false,
+  threads_differ: false,
   agent: false,
   coscheduled: null,
   flows: [],

@@ -64,10 +64,10 @@ class NetdevRound(NetdevSteps):
 
     def _is_quiet(self, mechanism: NicTimer | KernelPolling, now: NetdevTraffic) -> bool:
         """Return whether the netdev has too few packets to be tuned; restore its values if that lasts."""
-        spec, after = self._spec, self.after
-        if now.packets_per_s < spec.min_packets_per_s:
+        after, least = self.after, max(1.0, self._spec.min_packets_per_s)
+        if now.packets_per_s < least:
             self.after = after = replace(after, quiet=after.quiet + 1)
-            why = f"It receives {now.packets_per_s:,.0f} packets/s, under {spec.min_packets_per_s:,.0f}"
+            why = f"It receives {now.packets_per_s:,.0f} packets/s, under {least:,.0f}"
             if after.originals and after.quiet < _QUIET_ROUNDS:
                 more = _QUIET_ROUNDS - after.quiet
                 self.why = f"{why}; after {more} more such round{'s' if more > 1 else ''} its own values are restored."
@@ -82,11 +82,8 @@ class NetdevRound(NetdevSteps):
                 self.after = replace(after, ceiling=None)
             self._restore(why)
             return True
-        if not after.originals and now.packets_per_s < _RESUME * spec.min_packets_per_s and after.quiet:
-            self.why = (
-                f"It receives {now.packets_per_s:,.0f} packets/s; it is set again from "
-                f"{_RESUME * spec.min_packets_per_s:,.0f}."
-            )
+        if not after.originals and now.packets_per_s < _RESUME * least and after.quiet:
+            self.why = f"It receives {now.packets_per_s:,.0f} packets/s; it is set again from {_RESUME * least:,.0f}."
             return True
         self.after = replace(after, quiet=0)
         return False

@@ -162,8 +162,8 @@ def _predict(
 ) -> Prediction | None:
     """Return the model's prediction with corrected interrupts, at most one for each packet."""
     found = _model(netdev, traffic, view, spec)
-    if found is None:
-        return None
+    if found is None or not found.interrupts_per_s:
+        return found
     per_s = min(traffic.packets_per_s, found.interrupts_per_s * correction)
     per_interrupt = found.packets_per_interrupt * found.interrupts_per_s / per_s
     return replace(found, interrupts_per_s=per_s, packets_per_interrupt=per_interrupt)

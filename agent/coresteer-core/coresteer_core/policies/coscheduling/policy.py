@@ -68,8 +68,8 @@ def decide(view: View, spec: Coscheduling, scope: Scope, memory: CoschedulingMem
     sentence = f"{count} process{'' if count == 1 else 'es'} of the job can be boosted."
     if not members.tasks and not members.skipped:
         sentence = "No process matches."
-    steered = frozenset(TaskNice(task.pid).key for task in members.tasks)
-    return Decision(sentence, memory, proposals, members.skipped, steered=steered)
+    wanted = frozenset(TaskNice(task.pid).key for task in members.tasks)
+    return Decision(sentence, memory, proposals, members.skipped, wanted=wanted)
 
 
 KIND = PolicyKind(Coscheduling, CoschedulingMemory, decide)

@@ -42,8 +42,12 @@ class FixedSettingsMemory(Struct, frozen=True, tag="fixed-settings"):
 
 
 def decide(view: View, spec: FixedSettings, scope: Scope, memory: FixedSettingsMemory) -> Decision:
-    """Return a proposal for each setting that differs from its value, and why others cannot be set."""
+    """Return a proposal for each setting that differs from its value, and why others cannot be set.
+
+    What an earlier version or a wider scope has set is not wanted any more, so the engine restores it.
+    """
     proposals: list[Proposal] = []
+    keys: set[str] = set()
     missing: list[Skipped] = []
     kept = 0
     for key, wanted in _wanted(view, spec, scope):
@@ -53,6 +57,7 @@ def decide(view: View, spec: FixedSettings, scope: Scope, memory: FixedSettingsM
         except SettingError as error:
             missing.append(Skipped(key, str(error)))
             continue
+        keys.add(setting.key)
         current = setting.current(view)
         if current is None:
             why = setting.missing_reason(view) or f"This node has no {setting.describe(view)}."
@@ -69,7 +74,7 @@ def decide(view: View, spec: FixedSettings, scope: Scope, memory: FixedSettingsM
         f"{total} settings in scope: {len(proposals)} to change, {kept} have their values, "
         f"{len(missing)} cannot be set here."
     )
-    return Decision(sentence, memory, proposals, missing)
+    return Decision(sentence, memory, proposals, missing, wanted=frozenset(keys))
 
 
 def _wanted(view: View, spec: FixedSettings, scope: Scope) -> list[tuple[str, str]]:

@@ -207,7 +207,8 @@ def _restores(
 ) -> dict[str, DesiredValue]:
     """Return by key the values from before the policy that this round and earlier ones restore."""
     earlier = [DesiredValue(key, value, None, "The policy gave it up.") for key, value in memory.restoring.items()]
-    of_rfs = [DesiredValue(key, value, None, rfs.sentence) for key, value in rfs.originals.items()]
+    why_rfs = "It is not in the policy's scope any more." if rfs.values else rfs.sentence
+    of_rfs = [DesiredValue(key, value, None, why_rfs) for key, value in rfs.originals.items()]
     return {each.key: each for each in (*earlier, *rules.restores, *tables.restores, *of_rfs, *xps.restores)}
 
 

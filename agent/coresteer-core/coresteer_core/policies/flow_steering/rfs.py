@@ -68,8 +68,10 @@ def decide_rfs(  # noqa: PLR0911 - one return for each state
     rejected = spec.rfs == "try" and now < was.until_s
     wanted = worth and not rejected
     present = _present(traffic, was)
-    if was.values and (spec.rfs == "off" or quiet_s > _QUIET_S):
-        return _restored(was, present, RfsMemory(), "RFS is no longer worth its cost.")
+    untried = spec.rfs == "try" and len(was.before) < MIN_FIGURES  # it was switched on without a comparison
+    if was.values and (spec.rfs == "off" or quiet_s > _QUIET_S or untried):
+        anew = f"RFS is off until {MIN_FIGURES} rounds without it are measured."
+        return _restored(was, present, RfsMemory(), anew if untried else "RFS is no longer worth its cost.")
     if not was.values and not wanted:
         return RfsRound(was if rejected else RfsMemory(before=was.before), sentence=was.why if rejected else "")
     values = _wanted_values(traffic, was, present)
@@ -89,9 +91,10 @@ def decide_rfs(  # noqa: PLR0911 - one return for each state
         return RfsRound(was, sentence=f"RFS: {_estimate(saving)}; {why}.")
     memory = replace(was, originals={**present, **restoring, **was.originals}, values=values)
     memory = replace(memory, originals={key: memory.originals[key] for key in values})
-    if present != values:
+    left = {key: original for key, original in was.originals.items() if key not in values}
+    if present != values or left:
         memory = replace(memory, settling=0)
-        return RfsRound(memory, values, present, sentence=f"RFS: {_estimate(saving)}.")
+        return RfsRound(memory, values, present, left, f"RFS: {_estimate(saving)}.")
     if spec.rfs == "on" or memory.judged:
         return RfsRound(memory, values, present, sentence=memory.why or "RFS is on.")
     if memory.settling < _SETTLING:

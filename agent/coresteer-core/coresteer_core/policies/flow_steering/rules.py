@@ -114,7 +114,9 @@ def decide_rules(
     for key, held in memory.rules.items():
         name, location = _place(key)
         if name not in slots:
-            continue  # the NIC is gone
+            why = f"{name} is not in the policy's scope any more."  # the slots of one that is gone cannot be freed
+            rules.restores.append(DesiredValue(key, EMPTY, None, why))
+            continue
         of_netdev = slots[name]
         if of_netdev is None:  # a failed read, as in a driver reset, says nothing about the rules
             rules.held[key] = held

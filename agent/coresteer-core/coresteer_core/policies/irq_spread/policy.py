@@ -102,10 +102,12 @@ def decide(view: View, spec: IrqSpread, scope: Scope, memory: IrqSpreadMemory) -
         excluded = parse_cpu_list(spec.exclude)
     except CpuListError as error:
         return Decision(f"Nothing is moved: the list of excluded CPUs cannot be parsed. {error}", memory)
-    forbidden = excluded | (view.topology.online() - view.usable_cpus(allow_isolated=spec.allow_isolated))
+    usable = view.usable_cpus(allow_isolated=spec.allow_isolated) - excluded
+    closed = view.inventory.limits.settings.closed_cpus  # nothing moves there, but what arrives there may stay
+    forbidden = view.topology.online() - usable - closed | excluded
     if not view.load.irqs:
         return Decision("Nothing is moved: no interrupt is known to be active.", memory)
-    near = local_cpus_finder(view, view.topology.online() - forbidden, local=spec.numa == "local")
+    near = local_cpus_finder(view, usable, local=spec.numa == "local")
     found = active_irqs(view, scope, near)
     load = {cpu: 100 * busy for cpu, busy in enumerate(view.load.busy) if busy is not None}
     known = {irq.irq for irq in view.inventory.irqs}
@@ -115,9 +117,10 @@ def decide(view: View, spec: IrqSpread, scope: Scope, memory: IrqSpreadMemory) -
     spread = SpreadRound(
         view,
         found,
-        forbidden,
         load,
         {cpu: 100 * share for cpu, share in enumerate(view.load.steal) if share},
+        forbidden=forbidden,
+        closed=closed,
         act_percent=spec.act_percent,
         gap_points=spec.gap_points,
         any_thread=spec.smt == "any",

@@ -69,35 +69,37 @@ _BELOW = ReasonText("{0:cpus} is {1:.0f} % busy, below {3} %.", "They arrive on 
 
 
 class _QueueCounts(Struct):
-    """Number of busy queue interrupts of one netdev on each CPU, and on each CPU's whole core."""
+    """Busy queue interrupts of one netdev on each CPU, and on each CPU's whole core: their number by _pair()."""
 
-    cpus: dict[int, int]
-    cores: dict[int, int]
+    cpus: dict[int, dict[str, int]]
+    cores: dict[int, dict[str, int]]
 
 
 class SpreadRound:
     """Interrupts of a node and the load of its CPUs while one round moves interrupts.
 
     found: most expensive first. load: of the CPUs, in percent. stolen: how much of it is steal time, which counts on a
-    destination, but is no reason to move an interrupt away. forbidden: CPUs that must not handle interrupts.
-    any_thread: the threads of a core count as separate CPUs.
+    destination, but is no reason to move an interrupt away. forbidden: CPUs that must not handle interrupts. closed:
+    CPUs to which none is moved, but where those that arrive there may stay. any_thread: the threads of a core count as
+    separate CPUs.
     """
 
     def __init__(
         self,
         view: View,
         found: list[ActiveIrq],
-        forbidden: frozenset[int],
         load: dict[int, float],
         stolen: dict[int, float],
         *,
+        forbidden: frozenset[int],
+        closed: frozenset[int],
         act_percent: float,
         gap_points: float,
         any_thread: bool,
     ) -> None:
         self._act_percent, self._gap_points = act_percent, gap_points
         self._found = found
-        self._forbidden = forbidden
+        self._forbidden, self._closed = forbidden, closed
         self._before = load
         self._load = dict(load)
         self._stolen = stolen
@@ -160,11 +162,14 @@ class SpreadRound:
     def move_to_local_node(self) -> None:
         """Move busy interrupts to their device's NUMA node while there is room."""
         for each in self._movable(self._found):
-            if not each.busy or each.cpu in each.allowed:
+            if not each.busy or self._is_local(each):
                 continue
             if (target := self._best(each, self._room(each, each.allowed))) is not None:
                 node = self._node.get(each.cpu)
                 self._move(each, target, f"It arrives on NUMA node {node}, not on that of {each.device};")
+
+    def _is_local(self, each: ActiveIrq) -> bool:
+        return each.cpu in each.allowed or each.cpu in self._closed
 
     def separate_queues(self) -> None:
         """Move busy queues of one netdev to separate CPUs while there is room; the most expensive one stays."""
@@ -193,7 +198,7 @@ class SpreadRound:
             text, common = _RELIEVED, ()
         elif load >= act:
             return self._why_not_relieved(each)
-        elif each.cpu not in each.allowed:
+        elif not self._is_local(each):
             return self._why_no_room(each, each.allowed, _REMOTE, _NO_OTHER)
         elif here := self._sharing_level(each, each.cpu):
             return self._why_no_room(each, self._less_shared(each, here), _SHARING, _ALL_SHARED)
@@ -291,9 +296,10 @@ class SpreadRound:
         return min((cpu for cpu in cpus if cpu != each.cpu and cpu in self._load), key=order, default=None)
 
     def _sharing(self, each: ActiveIrq) -> list[ActiveIrq]:
-        """Return other busy interrupts of the same netdev on the interrupt's CPU or (unless any_thread) core."""
+        """Return other busy queues of the netdev on the interrupt's CPU or (unless any_thread) core."""
         there = (other for one in sorted(self._core(each.cpu)) for other in self._on.get(one, ()))
-        return [other for other in there if other is not each and other.busy and other.irq.netdev == each.irq.netdev]
+        of_netdev = (other for other in there if other.busy and other.irq.netdev == each.irq.netdev)
+        return [other for other in of_netdev if other is not each and _pair(other) != _pair(each)]
 
     def _core(self, cpu: int) -> frozenset[int]:
         return self._cores.get(cpu) or frozenset((cpu,))
@@ -301,10 +307,14 @@ class SpreadRound:
     def _count(self, each: ActiveIrq, one: int) -> None:
         """Add a busy queue interrupt to (1) or remove it from (-1) the counts of its CPU and core."""
         queues = self._queues.setdefault(each.irq.netdev, _QueueCounts({}, {}))
+        pair = _pair(each)
         for where, cpus in ((queues.cpus, (each.cpu,)), (queues.cores, self._core(each.cpu))):
             for cpu in cpus:
-                where[cpu] = where.get(cpu, 0) + one
-                if not where[cpu]:
+                pairs = where.setdefault(cpu, {})
+                pairs[pair] = pairs.get(pair, 0) + one
+                if not pairs[pair]:
+                    del pairs[pair]
+                if not pairs:
                     del where[cpu]
 
     def _sharing_level(self, each: ActiveIrq, cpu: int) -> int:
@@ -312,9 +322,9 @@ class SpreadRound:
         queues = self._queues.get(each.irq.netdev)
         if queues is None or each.irq.netdev is None:
             return 0
-        if queues.cpus.get(cpu, 0) > (each.busy and each.cpu == cpu):
-            return 2
-        return int(queues.cores.get(cpu, 0) > (each.busy and cpu in self._core(each.cpu)))
+        pair = _pair(each)
+        on_cpu, on_core = queues.cpus.get(cpu, {}), queues.cores.get(cpu, {})
+        return 2 if len(on_cpu) > (pair in on_cpu) else int(len(on_core) > (pair in on_core))
 
     def _less_shared(self, each: ActiveIrq, here: int) -> frozenset[int]:
         """Return the allowed CPUs with a lower sharing level than the present one (here)."""
@@ -351,3 +361,8 @@ class SpreadRound:
         each.cpu = target
         if each.busy:
             self._count(each, 1)
+
+
+def _pair(each: ActiveIrq) -> str:
+    """Return what the receive and the send interrupt of two queues share that drivers place together: their number."""
+    return each.irq.queues[0].rpartition("-")[2] if len(each.irq.queues) == 1 else f"IRQ {each.irq.irq}"

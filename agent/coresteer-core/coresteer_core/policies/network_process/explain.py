@@ -102,10 +102,11 @@ class Explanations:
         self._capacity = capacity
 
     def needed_cpus(self, task: NetTask) -> int:
-        """Return the least number of CPUs that a process's threads need so that none exceeds max_load."""
+        """Return the least number of CPUs with which no thread of a process exceeds max_load; one each if that is 0."""
         if task.threads <= 1:
             return 1
-        return min(task.threads, ceil(task.cpu_share / self._capacity.max_load))
+        limit = self._capacity.max_load
+        return min(task.threads, ceil(task.cpu_share / limit)) if limit else task.threads
 
     def placed(self, candidate: Candidate, cpus: tuple[int, ...]) -> str:
         """Return a sentence that says why a process is placed on these CPUs."""

@@ -65,6 +65,10 @@ _BOUND = ReasonText(
     "{2} bound it to {0:cpus}; its cpuset has {1} CPUs.",
     "{2} bound each of them, in all to {0:cpus}; the cpuset of each has {1} CPUs.",
 )
+_THREADS_BOUND = ReasonText(
+    "Another program bound each of its threads to some of {0:cpus}.",
+    "Another program bound each of their threads to some of {0:cpus}.",
+)
 _NEVER_MOVED = ReasonText("It stays on {0:cpus}: {1} are not moved.", "They stay on {0:cpus}: {1} are not moved.")
 
 
@@ -214,10 +218,11 @@ class _Round:
             return
         allowed, free = self._allowed_cpus(task.allowed)
         affinity = parse_cpu_list(task.affinity)
-        if not ours and (task.bound or not affinity >= free):
+        if not ours and (task.bound or task.threads_differ or not affinity >= free):
             self._remember(placed)
             source = "The kernel" if task.bound else "Another program"
-            self.fixed.append((task, Reason(_BOUND, (affinity, len(free)), (source,))))
+            bound = Reason(_BOUND, (affinity, len(free)), (source,))
+            self.fixed.append((task, Reason(_THREADS_BOUND, (affinity,)) if task.threads_differ else bound))
             return
         self._remember(placed)
         if not ours and (task.kernel or task.realtime):

@@ -15,6 +15,10 @@ def why_fixed(task: NumaTask, spec: Numa, usable: frozenset[int], *, bound_by_us
         (task.rss_bytes < spec.min_rss_bytes, "It has less than {memory} of memory."),
         (task.mempolicy is not None, "Its program set its own memory policy ({mempolicy})."),
         (
+            task.threads_differ and not bound_by_us,
+            "Another program bound its threads to different CPUs, which counts as a static pin.",
+        ),
+        (
             not bound_by_us
             and task.affinity != task.allowed
             and not parse_cpu_list(task.affinity) >= parse_cpu_list(task.allowed) & usable,

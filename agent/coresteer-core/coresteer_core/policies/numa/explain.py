@@ -25,8 +25,8 @@ def reason_of(task: NumaTask, move: Move, node: int, contention: float | None) -
     pages = ""
     if move.with_pages:
         pages = f", with {format_bytes(move.moved_bytes)} of pages in about {move.cost_s:.2g} s"
-    if move.scattered:
+    if move.contention is not None:
         after = "" if contention is None else f" (predicted {contention:.2f})"
-        return f"Contention factor {move.was:.2f}{after}: it moves to node {node}{pages}; {where}."
+        return f"Contention factor {move.contention:.2f}{after}: it moves to node {node}{pages}; {where}."
     known = "" if task.memory_bound is not None else ", by distance alone"
     return f"{where}: on node {node} it is predicted to be {move.speed_up:.2f} times as fast{known}{pages}."

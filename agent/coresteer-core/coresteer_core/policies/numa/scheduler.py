@@ -57,7 +57,7 @@ class Move(Struct, frozen=True):
     """A process's new place. with_pages: its pages move there, too. run_time, was: predicted τ after and before.
 
     index: of the process. node: its index, not its number. saved: CPUs that all processes together save. moved_bytes,
-    cost_s: of its pages. scattered: moved because of contention, was and run_time are then contention factors.
+    cost_s: of its pages. contention: its factor before, where that is why it moves; else None.
     """
 
     index: int
@@ -68,7 +68,7 @@ class Move(Struct, frozen=True):
     saved: float
     moved_bytes: int = 0
     cost_s: float = 0.0
-    scattered: bool = False
+    contention: float | None = None
     pinned: bool = False
 
     @property
@@ -240,24 +240,28 @@ class Scheduler:
         worst = suffering[0].home
         examined = 0
         for candidate in suffering:
-            was = self._now.contention(candidate.index) or 0.0
-            if candidate.home != worst or candidate.index in self.moves or was <= self._limits.contention:
+            factor = self._now.contention(candidate.index) or 0.0
+            if candidate.home != worst or candidate.index in self.moves or factor <= self._limits.contention:
                 continue
             nodes = [node for node in candidate.nodes if node != worst and self._has_room(candidate, node)]
+            was = self._now.run_time(candidate.index)
             found = [move for move in self._with_pages(candidate, nodes, was) if move.saved > 0.0]
             if found and examined < MAX_SCATTER_EXAMINED:
                 examined += 1
-                self._scatter_one(candidate, found)
+                self._scatter_one(candidate, found, factor)
 
-    def _scatter_one(self, candidate: Candidate, moves: list[Move]) -> None:
-        """Accept the move that leaves the least contention of all processes, if it is less than now."""
+    def _scatter_one(self, candidate: Candidate, moves: list[Move], factor: float) -> None:
+        """Accept the move that leaves the least contention of all processes, if it is less than now.
+
+        factor: of this process now.
+        """
         before, after = self._now.total_contention(candidate.index, [move.node for move in moves])
         least = min(after)
         if least < before:
             move = moves[after.index(least)]
             self._vacate(candidate)
             self._room.cpus[move.node] -= candidate.process.cpu_share
-            self._accept(candidate, replace(move, scattered=True))
+            self._accept(candidate, replace(move, contention=factor))
 
     def _has_room(self, candidate: Candidate, node: int) -> bool:
         return candidate.process.cpu_share <= self._room.cpus[node] + _ROUNDING

@@ -229,7 +229,7 @@ def decide(view: View, spec: ServiceClasses, scope: Scope, memory: ServiceClasse
         proposals.append(Proposal(key, value, setting.describe(view), reason))
     proposals.sort(key=lambda proposal: -targets[assigned.settings[proposal.key]])
     sentence = f"{_attainment(view, spec)} {len(proposals)} weight{'' if len(proposals) == 1 else 's'} to adjust."
-    return Decision(sentence, memory, proposals, assigned.skipped, steered=frozenset(assigned.settings))
+    return Decision(sentence, memory, proposals, assigned.skipped, wanted=frozenset(assigned.settings))
 
 
 def _attainment(view: View, spec: ServiceClasses) -> str:
