@@ -2,6 +2,7 @@
 
 import hashlib
 import ipaddress
+import json
 import os
 import re
 import ssl
@@ -210,6 +211,19 @@ class Config(BaseSettings):
         except psycopg.ProgrammingError as error:
             raise ValueError(f"libpq cannot read it: {str(error).strip()}") from None
         return url
+
+    def as_environment(self) -> dict[str, str]:
+        """Return the variables that set the same in a process that may not read CONFIG_FILE; all but owner_url."""
+        values = {name: getattr(self, name) for name in self.model_fields_set - {"owner_url"}}
+        return {
+            f"CORESTEER_{name.upper()}": value.get_secret_value()
+            if isinstance(value, SecretStr)
+            else json.dumps(value)
+            if isinstance(value, dict)
+            else str(value)
+            for name, value in values.items()
+            if value is not None
+        }
 
     @property
     def public_address(self) -> str:

@@ -1,5 +1,6 @@
-"""The backend's public address, and detection of requests that a browser sends for a page of another origin."""
+"""The backend's public address, requests that a browser sends for a page of another origin, and clients' networks."""
 
+import ipaddress
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -17,4 +18,23 @@ def public_url(request: Request) -> str:
 def is_cross_origin(connection: HTTPConnection) -> bool:
     """Return whether a browser sent this request for a page of another origin (its Origin is not the Host)."""
     origin = connection.headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc.lower() != connection.headers.get("host", "").lower()
+    if origin is None:
+        return False
+    try:
+        netloc = urlsplit(origin).netloc
+    except ValueError:  # such as "http://["
+        return True
+    return netloc.lower() != connection.headers.get("host", "").lower()
+
+
+def network_of(address: str) -> str:
+    """Return the address, or the /64 of an IPv6 address, the smallest network that one customer gets."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Network((parsed, 64), strict=False))

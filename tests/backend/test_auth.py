@@ -8,6 +8,7 @@ from tests.backend.conftest import PASSWORD, Backend, Client
 from coresteer.auth import service
 from coresteer.auth.rate_limit import MAX_FAILURES_PER_ADDRESS, LoginRateLimit
 from coresteer.auth.tables import SessionRow
+from coresteer.errors import TooManyRequests
 
 NAME = "ada"
 
@@ -100,6 +101,14 @@ async def test_the_session_cookie_is_out_of_reach_for_scripts_and_other_sites(ba
     assert answer.headers["cache-control"] == "no-store"
 
 
+@pytest.mark.parametrize("name", ["anonymous", "Coresteer", "issuer", "agent"])
+async def test_no_user_may_be_named_like_an_actor_of_the_system(backend: Backend, name: str) -> None:
+    admin = await backend.client("admin")
+    answer = await admin.post("/api/v1/users", {"username": name, "password": PASSWORD, "role": "viewer"})
+    assert answer.status_code == 422
+    assert f"the name {name.lower()}" in answer.json()["detail"]
+
+
 async def test_five_wrong_passwords_make_one_wait_and_the_header_says_how_long(backend: Backend) -> None:
     await add_user(backend, "guessed-at")
     body = {"username": "guessed-at", "password": "wrong"}
@@ -116,6 +125,16 @@ async def test_wrong_passwords_sent_at_the_same_time_are_all_counted(backend: Ba
     body = {"username": "stormed", "password": "wrong"}
     answers = await asyncio.gather(*(backend.anonymous().post("/api/v1/auth/login", body) for _ in range(12)))
     assert sorted(answer.status_code for answer in answers) == [401] * 5 + [429] * 7
+
+
+def test_logins_from_one_ipv6_network_count_together() -> None:
+    limit = LoginRateLimit(clock=lambda: 0.0)
+    for number in range(MAX_FAILURES_PER_ADDRESS):
+        limit.record_attempt(f"user-{number}", f"2001:db8:1:2::{number + 1:x}")
+    with pytest.raises(TooManyRequests):
+        limit.record_attempt("another", "2001:db8:1:2:3:4:5:6")
+    limit.record_success("user-1", "2001:db8:1:2::9")
+    limit.record_attempt("another", "2001:db8:1:2:3:4:5:6")
 
 
 async def test_signing_in_is_not_counted_as_a_failure_of_its_address() -> None:
@@ -142,6 +161,8 @@ async def test_a_change_from_a_page_of_another_origin_is_refused(backend: Backen
     body = {"username": "admin", "password": PASSWORD}
     elsewhere = await backend.anonymous().post("/api/v1/auth/login", body, headers={"Origin": "http://evil.example"})
     assert elsewhere.status_code == 403
+    invalid = await backend.anonymous().post("/api/v1/auth/login", body, headers={"Origin": "http://["})
+    assert invalid.status_code == 403
     here = await backend.anonymous().post("/api/v1/auth/login", body, headers={"Origin": backend.url})
     assert here.status_code == 200
 

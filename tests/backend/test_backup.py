@@ -122,6 +122,37 @@ async def test_the_state_of_a_moment_is_restored_and_a_later_backup_continues_fr
         await postgres.stop()
 
 
+async def test_after_a_recovery_to_a_moment_later_ones_follow_what_was_in_force_then(folder: Path) -> None:
+    postgres = server(folder)
+    await postgres.start()
+    await execute(postgres.url, "CREATE TABLE written AS SELECT 1 AS number")
+    await back_up(folder / "state", folder / "backups", None)
+    moments = []
+    for _ in range(3):
+        moments.append(await now(postgres.url))
+        await execute(postgres.url, "INSERT INTO written SELECT max(number) + 1 FROM written")
+    abandoned = await back_up(folder / "state", folder / "backups", None)
+    after_it = abandoned.ended + timedelta(seconds=1)
+    abandoned.folder.rename(abandoned.folder.with_name(after_it.strftime("%Y-%m-%dT%H-%M-%SZ")))
+    await postgres.stop()
+
+    async def numbers(*statements: str) -> list[tuple[object, ...]]:
+        await postgres.start()
+        try:
+            for statement in statements:
+                await execute(postgres.url, statement)
+            return await execute(postgres.url, "SELECT number FROM written ORDER BY number")
+        finally:
+            await postgres.stop()
+
+    await restore(folder, moments[0])
+    assert await numbers("INSERT INTO written VALUES (5)") == [(1,), (5,)]
+    await restore(folder)
+    assert await numbers() == [(1,), (5,)]
+    await restore(folder, moments[2])
+    assert await numbers() == [(1,), (2,), (3,)]
+
+
 async def test_a_moment_that_cannot_be_restored_leaves_the_data_as_they_are(folder: Path) -> None:
     postgres = server(folder)
     await postgres.start()

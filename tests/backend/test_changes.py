@@ -177,6 +177,7 @@ async def world(database: Database) -> AsyncIterator[World]:
 async def test_a_preview_says_what_becomes_of_the_cpus_and_that_it_can_be_applied(world: World) -> None:
     irq = world.movable
     answer = await world.preview((f"irq/{irq}/affinity", "7"))
+    assert answer.plan.actions[0].reason == "An operator requested it."  # names of users are not stored in sentences
     assert [(action.key, action.becomes) for action in answer.plan.actions] == [(f"irq/{irq}/affinity", "7")]
     assert answer.commands == [f"echo 7 > /proc/irq/{irq}/smp_affinity_list"]
     assert any(sentence.startswith("CPU 7 ") for sentence in answer.expected)

@@ -245,6 +245,22 @@ async def test_what_waits_for_approval_exits_with_3_and_names_the_request(shell:
     assert (await shell.done("policies", "get", policy["id"]))["enabled"] is False
 
 
+async def test_a_number_names_the_node_of_that_name_or_id_unless_both_exist(shell: Shell) -> None:
+    async with shell.backend.database.session() as session:
+        first, second, third = (
+            NodeRow(name=name, key_hash=uuid4().bytes, simulated=False) for name in ("2147483647", uuid4().hex, "-")
+        )
+        session.add_all([first, second, third])
+        await session.flush()
+        third.name = str(second.id)
+    assert (await shell.done("nodes", "get", first.name))["id"] == first.id
+    assert (await shell.done("nodes", "get", first.id))["name"] == first.name
+    said = await shell.run("nodes", "delete", second.id, "--yes")
+    assert (said.code, f"the name of node {third.id} and the id of node {second.name}" in said.err) == (2, True), said
+    for each in (second.name, third.id, first.id):
+        await shell.done("nodes", "delete", each, "--yes")
+
+
 async def test_commands_answer_with_output_errors_and_exit_codes(shell: Shell) -> None:
     for command, stdin, code, out, err in CASES:
         said = await shell.run(*command.split(), stdin=stdin)

@@ -131,6 +131,28 @@ def test_proxies_are_trusted_by_address_or_network(monkeypatch: pytest.MonkeyPat
         Config()
 
 
+def test_a_process_that_cannot_read_the_file_gets_what_it_sets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "backend.toml"
+    file.write_text("""
+        public_url = "https://coresteer.example"
+        retention_days = 30
+        audit_export = "syslog"
+        supervised = true
+        nats_url = ""
+        owner_url = "postgresql://owner@db/x"
+        oidc_issuer = "https://login.example"
+        oidc_client_id = "coresteer"
+        oidc_client_secret = "a secret"
+        oidc_roles = { sre = "admin", "*" = "viewer" }
+    """)
+    monkeypatch.setattr("coresteer.config.CONFIG_FILE", file)
+    config = Config()
+    file.unlink()
+    for name, value in config.as_environment().items():
+        monkeypatch.setenv(name, value)
+    assert Config() == config.model_copy(update={"owner_url": None})
+
+
 @pytest.mark.parametrize("url", ["nats://u:p@host:4222", "tls://a,tls://b:4222", "nats://[::1]:4222"])
 def test_nats_servers_are_addresses_separated_by_commas(url: str) -> None:
     assert Config(nats_url=url).nats_url == url

@@ -59,3 +59,16 @@ async def test_the_last_administrator_cannot_be_deleted(backend: Backend) -> Non
     for user in users:
         answer = await admin.delete(f"/api/v1/users/{user['id']}")
         assert answer.status_code == (409 if user["username"] == "admin" else 204)
+
+
+async def test_deleting_a_user_who_is_named_like_an_actor_of_the_system_leaves_its_entries(backend: Backend) -> None:
+    """An earlier version let such a user be created."""
+    admin = await backend.client("admin")
+    former = {"username": "former", "password": PASSWORD, "role": "viewer"}
+    user_id = (await admin.post("/api/v1/users", former)).json()["id"]
+    await backend.anonymous().post("/api/v1/auth/login", {"username": "nobody", "password": "wrong"})
+    async with backend.database.session() as session:
+        await session.execute(text("UPDATE app_user SET username = 'anonymous' WHERE id = :id"), {"id": user_id})
+    entries = (await admin.get("/api/v1/audit?actor=anonymous")).json()["entries"]
+    assert (await admin.delete(f"/api/v1/users/{user_id}")).status_code == 204
+    assert entries == (await admin.get("/api/v1/audit?actor=anonymous")).json()["entries"] != []

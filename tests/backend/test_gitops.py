@@ -114,7 +114,7 @@ async def test_a_changed_policy_that_enforces_is_rolled_out_as_its_file_says(
     await asked(terminal.operator, f"/api/v1/rollouts/{found['rollout']['id']}/stop", {"roll_back": True})
     terminal.write(wanted | {"rank": 3})
     code, said = await terminal.apply()
-    assert (code, "Version 2, which is the same, was rolled back: operator" in said) == (1, True), said
+    assert (code, "Version 2, which is the same, was rolled back: An operator" in said) == (1, True), said
     assert (await terminal.policy(wanted["name"]))["rollout"] is None
 
 
@@ -272,6 +272,14 @@ async def test_a_refusal_names_the_resource_and_the_rest_is_applied(terminal: Te
     code, said = await terminal.apply()
     assert (code, f"Policy {wrong['name']}: not applied. There is no application metric none_such" in said) == (1, True)
     assert await terminal.policy(right["name"])
+
+
+async def test_a_refused_update_is_not_waited_for(terminal: Terminal) -> None:
+    terminal.write(wanted := policy())
+    await terminal.apply()
+    terminal.write(wanted | {"proof": {"metric": "app.none_such"}})
+    code, said = await terminal.apply("--wait")
+    assert (code, said.count("not applied."), "not in force" in said) == (1, 1, False), said
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,8 @@ from tests.support.polling import PATIENCE_S, poll_async
 from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.gateway.presented_key import MAX_CONNECTIONS
 from coresteer.http_server import limits, protocol
-from coresteer.http_server.limits import (
-    MAX_WAIT_S,
-    MAX_WAITING,
-    MAX_WAITING_PER_ADDRESS,
-    ConnectionLimits,
-    Peer,
-    network_of,
-)
+from coresteer.http_server.limits import MAX_WAIT_S, MAX_WAITING, MAX_WAITING_PER_ADDRESS, ConnectionLimits, Peer
+from coresteer.origin import network_of
 
 BEGIN = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n"
 

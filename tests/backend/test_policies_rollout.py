@@ -378,7 +378,7 @@ async def test_a_stopped_rollout_stays_where_it_is_until_it_is_rolled_back(fleet
     stopped = await asked(fleet.operator, stop, {"roll_back": False})
     assert (stopped["state"], stopped["sentence"]) == (
         "stopped",
-        "operator stopped the rollout with 1 of 3 nodes at version 2.",
+        "An operator stopped the rollout with 1 of 3 nodes at version 2.",
     )
     await fleet.wait()
     assert await fleet.versions() == [2, 1, 1]
@@ -394,7 +394,8 @@ async def test_a_stopped_rollout_stays_where_it_is_until_it_is_rolled_back(fleet
 async def test_disabling_ends_a_rollout(fleet: Fleet) -> None:
     begun = await fleet.start()
     await asked(fleet.operator, f"{fleet.path}/disable")
-    assert (await fleet.rollout(begun["id"]))["state"] == "rolled_back"
+    ended = await fleet.rollout(begun["id"])
+    assert (ended["state"], ended["sentence"]) == ("rolled_back", "An operator disabled the policy.")
     assert await fleet.versions() == [None, None, None]
 
 

@@ -107,7 +107,7 @@ async def test_only_one_study_runs_and_cancelling_ends_it_at_once(backend: Backe
     assert refused.status_code == 409
     assert refused.json()["detail"] == f"Study {study} is running. Wait until it is done, or cancel it."
     cancelled = await client.post(f"/api/v1/simulations/{study}/cancel")
-    assert (cancelled.json()["state"], cancelled.json()["sentence"]) == ("cancelled", "Cancelled by operator.")
+    assert (cancelled.json()["state"], cancelled.json()["sentence"]) == ("cancelled", "Cancelled.")
     assert (await client.post(f"/api/v1/simulations/{study}/cancel")).status_code == 409
 
 

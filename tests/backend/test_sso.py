@@ -1,6 +1,7 @@
 """Single sign-on against a mock issuer: sign-in, roles, the ends of sessions, and attacks."""
 
 import asyncio
+import base64
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -15,10 +16,14 @@ from pydantic import ValidationError
 from sqlalchemy import select, update
 from tests.backend.conftest import PASSWORD, Backend, Client, running_backend
 from tests.support.mock_issuer import CLIENT_ID, CLIENT_SECRET, Claims, MockIssuer, mock_issuer
+from tests.support.polling import PATIENCE_S, poll_async
 
+from coresteer.auth.rate_limit import LoginRateLimit
 from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.auth.tables import SessionRow, UserRow
 from coresteer.config import Config
+from coresteer.sso.issuer import Issuer, IssuerRefusedError, IssuerUnavailableError
+from coresteer.sso.service import new_sso
 
 ROLES = {"sre": "admin", "dba": "operator:role=db", "web": "operator:role=web", "ops": "operator", "*": "viewer"}
 
@@ -117,11 +122,12 @@ async def test_a_user_of_the_issuer_is_created_at_the_first_sign_in_and_found_at
     assert (await world.actions())[:2] == [("login", "ok"), ("login", "ok")]
 
 
-async def test_a_name_that_is_taken_gets_a_number_and_never_the_others_rights(world: World) -> None:
+@pytest.mark.parametrize("name", ["ADMIN", "Issuer"])
+async def test_a_name_that_is_taken_gets_a_number_and_never_the_others_rights(world: World, name: str) -> None:
     await world.backend.client("admin")
-    world.issuer.username, world.issuer.groups = "ADMIN", []
+    world.issuer.username, world.issuer.groups = name, []
     _, found = await world.sign_in()
-    assert found.json()["username"].startswith("ADMIN-")
+    assert found.json()["username"].startswith(f"{name}-")
     assert found.json()["role"] == "viewer"
 
 
@@ -149,9 +155,9 @@ async def test_users_of_the_issuer_have_no_password_and_no_role_of_their_own_her
     browser = await world.signed_in()
     name = (await browser.get("/api/v1/auth/me")).json()["username"]
     for password in ("", " ", PASSWORD):
-        assert not (
-            await world.backend.anonymous().post("/api/v1/auth/login", {"username": name, "password": password})
-        ).ok
+        body = {"username": name, "password": password}
+        answer = await world.backend.anonymous().post("/api/v1/auth/login", body)
+        assert answer.status_code == (401 if password else 422)
     change = {"present": "x", "password": PASSWORD}
     assert "change the password there" in (await browser.post("/api/v1/auth/password", change)).json()["detail"]
     admin = await world.backend.client("admin")
@@ -202,6 +208,37 @@ async def test_requests_at_the_same_time_renew_a_session_once(world: World) -> N
     assert world.issuer.renewals == 1
 
 
+async def test_processes_renew_a_session_once(world: World) -> None:
+    browser = await world.signed_in()
+    await world.make_due(ends_in_s=-1)
+    config = world.backend.app.state.config
+    first, second = (new_sso(world.backend.database, config, LoginRateLimit()) for _ in range(2))
+    assert first is not None and second is not None
+    cookie = str(browser.session.cookies[SESSION_COOKIE])
+    world.issuer.answers.clear()
+    renewing = asyncio.create_task(first.renew(cookie))
+    await poll_async(lambda: world.issuer.renewals)
+    waiting = asyncio.create_task(second.renew(cookie))
+    world.issuer.answers.set()
+    assert None not in await asyncio.gather(renewing, waiting)
+    assert world.issuer.renewals == 1
+
+
+async def test_no_transaction_waits_for_the_issuer(world: World) -> None:
+    browser = await world.signed_in()
+    name = (await browser.get("/api/v1/auth/me")).json()["username"]
+    admin = await world.backend.client("admin")
+    (user,) = [user for user in (await admin.get("/api/v1/users")).json() if user["username"] == name]
+    await world.make_due()
+    world.issuer.answers.clear()
+    renewing = asyncio.create_task(browser.get("/api/v1/auth/me"))
+    await poll_async(lambda: world.issuer.renewals)
+    disabled = admin.patch(f"/api/v1/users/{user['id']}", {"disabled": True})
+    assert (await asyncio.wait_for(disabled, PATIENCE_S)).status_code == 200
+    world.issuer.answers.set()
+    assert (await renewing).status_code == 401
+
+
 async def test_a_session_that_the_issuer_does_not_renew_ends(world: World) -> None:
     browser = await world.signed_in()
     world.issuer.refuses = True
@@ -218,7 +255,21 @@ async def test_an_issuer_that_does_not_answer_ends_a_session_only_when_its_word_
     await world.make_due()
     assert (await browser.get("/api/v1/auth/me")).status_code == 200
     await world.make_due(ends_in_s=-1)
+    for _ in range(2):  # the second one comes before the issuer is asked again
+        assert (await browser.get("/api/v1/auth/me")).status_code == 401
+    world.issuer.fails = False
+    await world.make_due(ends_in_s=-1)
+    assert (await browser.get("/api/v1/auth/me")).status_code == 200
+
+
+@pytest.mark.parametrize("answer", [(429, '{"errorCode": "E0000047"}'), (403, '{"message": "Forbidden"}'), (200, "[]")])
+async def test_an_answer_without_tokens_is_none(world: World, answer: tuple[int, str]) -> None:
+    browser = await world.signed_in()
+    world.issuer.fails, world.issuer.fails_with = True, answer
+    await world.make_due(ends_in_s=-1)
     assert (await browser.get("/api/v1/auth/me")).status_code == 401
+    _, found = await world.sign_in()
+    assert found.status_code == 503
     world.issuer.fails = False
     await world.make_due(ends_in_s=-1)
     assert (await browser.get("/api/v1/auth/me")).status_code == 200
@@ -311,6 +362,24 @@ async def test_an_invalid_logout_token_is_refused(world: World, changes: dict[st
     assert (await browser.get("/api/v1/auth/me")).status_code == 200
 
 
+async def test_a_logout_token_with_an_invalid_header_is_refused(world: World) -> None:
+    await world.signed_in()
+    header = base64.urlsafe_b64encode(b'{"alg":"RS256","crit":5}').decode().rstrip("=")
+    answer = await world.log_out_by_issuer(f"{header}.e30.AA")
+    assert answer.status_code == 400
+    assert "not valid" in answer.json()["detail"]
+
+
+async def test_strangers_cannot_make_the_backend_ask_for_keys_that_it_cannot_read(world: World) -> None:
+    backend_issuer = Issuer(world.issuer.url, CLIENT_ID, CLIENT_SECRET, scopes="openid", groups_claim="groups")
+    world.issuer.gives_keys = False
+    token = MockIssuer(world.issuer.url).logout_token()
+    with pytest.raises(IssuerUnavailableError):
+        await backend_issuer.logout(token)
+    with pytest.raises(IssuerRefusedError):
+        await backend_issuer.logout(token)
+
+
 async def test_a_logout_token_works_once_and_only_with_the_issuers_key(world: World) -> None:
     await world.signed_in()
     token = world.issuer.logout_token()
@@ -329,6 +398,13 @@ async def test_the_issuer_may_replace_its_key_at_any_time(world: World, elliptic
     await world.signed_in()
     world.issuer.rotate(elliptic=elliptic)
     await world.signed_in()
+
+
+@pytest.mark.parametrize(("groups", "status"), [(None, 200), ("sre", 200), ({"sre": {}}, 200), (5, 401)])
+async def test_groups_are_a_list_or_an_object_or_one_or_none(world: World, groups: object, status: int) -> None:
+    world.issuer.alter = lambda claims: claims | {"groups": groups}
+    _, answer = await world.sign_in()
+    assert answer.status_code == status, answer.text
 
 
 def altered(**changes: object) -> Callable[[Claims], Claims]:

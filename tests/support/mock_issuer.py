@@ -46,7 +46,8 @@ class MockIssuer:
     """url: its address. groups, username: of the user who signs in. life_s: of ID tokens.
 
     alter: changes the claims of the next ID tokens. sign: signs them instead. gives_refresh: whether it gives refresh
-    tokens. refuses, fails: to renew sessions, or to answer. signed_out: parameters of the requests to end a session.
+    tokens. refuses, fails: to renew sessions, or to answer; fails_with: with what. signed_out: parameters of the
+    requests to end a session. gives_keys: whether its keys can be read. answers: while it is clear, renewals wait.
     """
 
     url: str
@@ -55,21 +56,25 @@ class MockIssuer:
     groups: list[str] = field(default_factory=lambda: ["sre"])
     life_s: float = 300
     gives_refresh: bool = True
+    gives_keys: bool = True
     groups_in: str = "id_token"
     renews_id_token: bool = True
     refuses: bool = False
     fails: bool = False
+    fails_with: tuple[int, str] = (500, "out of order")
     session: str = "s1"
     alter: Callable[[Claims], Claims] = field(default=lambda claims: claims)
     sign: Callable[[Claims], str] | None = None
     keys: list[Key] = field(default_factory=list)
     signed_out: list[dict[str, list[str]]] = field(default_factory=list)
     renewals: int = 0
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
     codes: dict[str, Authorization] = field(default_factory=dict)
     refresh_tokens: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.rotate()
+        self.answers.set()
 
     def rotate(self, *, elliptic: bool = True) -> None:
         """Sign with a new key from now on, and know the one before no more."""
@@ -150,7 +155,8 @@ class MockIssuer:
 
     async def _token(self, request: Request) -> Response:
         if self.fails:
-            return Response("out of order", 500)
+            status, body = self.fails_with
+            return Response(body, status)
         basic = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
         form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
         if request.headers.get("authorization") != f"Basic {basic}":
@@ -160,6 +166,7 @@ class MockIssuer:
                 return _refusal("invalid_grant", "The session has ended")
             self.refresh_tokens.remove(form["refresh_token"])
             self.renewals += 1
+            await self.answers.wait()
             return JSONResponse(self._tokens(None))
         found = self.codes.pop(form["code"], None)
         challenge = _base64(hashlib.sha256(form["code_verifier"].encode()).digest())
@@ -195,7 +202,7 @@ class MockIssuer:
         return JSONResponse({"sub": self.subject, "groups": self.groups})
 
     async def _jwks(self, _: Request) -> Response:
-        return JSONResponse(KeySet([*self.keys]).as_dict(private=False))
+        return JSONResponse(KeySet([*self.keys]).as_dict(private=False) if self.gives_keys else {})
 
     async def _end_session(self, request: Request) -> Response:
         given = parse_qs(request.url.query)

@@ -11,6 +11,9 @@ from coresteer.audit.chain import Finding, Verification, Verified
 from coresteer.audit.tables import AuditRow
 from coresteer.db import Database
 
+SYSTEM_ACTORS = frozenset({"agent", "anonymous", "coresteer", "issuer"})
+"""Actors that are no user, and whose names therefore no user may have."""
+
 
 def record(
     session: AsyncSession,
@@ -24,8 +27,8 @@ def record(
 ) -> None:
     """Add an entry to the audit log; it is stored when the session's transaction commits.
 
-    actor: a user's name, ``policy NAME vN``, ``experiment N``, ``coresteer`` or ``agent``; target: what the action
-    changes; result: ``ok``, ``refused``, ``failed``, or ``requested`` until an agent reports; detail: JSON
+    actor: a user's name, ``policy NAME vN``, ``experiment N`` or one of SYSTEM_ACTORS; target: what the action changes;
+    result: ``ok``, ``refused``, ``failed``, or ``requested`` until an agent reports; detail: JSON
     values, never a secret.
     """
     session.add(

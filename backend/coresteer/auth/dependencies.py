@@ -26,7 +26,7 @@ _UNKNOWN_LENGTH_BYTES = 1024 * 1024
 
 
 RenewSession: TypeAlias = Callable[[str], Awaitable[SessionRow | None]]
-"""Asks the issuer about the session of a cookie whose renew_at has passed; None if it has ended."""
+"""Asks the issuer about the session of a cookie whose renew_at or issuer_ends_at has passed; None if it has ended."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ async def _identify(connection: HTTPConnection) -> Identity:
     if cookie := connection.cookies.get(SESSION_COOKIE):
         async with database.autocommitting() as session:
             row = await repository.use_session(session, token_hash(cookie))
-        if row is not None and row.renew_at is not None and row.renew_at <= datetime.now(UTC):
+        due = [] if row is None or row.renew_at is None else [row.renew_at, row.issuer_ends_at or row.renew_at]
+        if due and min(due) <= datetime.now(UTC):
             renew: RenewSession = connection.app.state.renew_session
             row = await renew(cookie)
         if row is not None:

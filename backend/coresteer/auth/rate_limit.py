@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 
 from coresteer.errors import TooManyRequests
+from coresteer.origin import network_of
 
 WINDOW_S = 300.0
 MAX_FAILURES_PER_USER_AND_ADDRESS = 5
@@ -15,8 +16,8 @@ _MOST_KEYS = 10_000
 class LoginRateLimit:
     """Limit of failed logins in the last five minutes, per address and per user and address; in memory.
 
-    Failures count per user and address, so that nobody can lock a user out from another address. Of several backends,
-    each permits its share, rounded up. backends: how many are alive.
+    Failures count per user and address, so that nobody can lock a user out from another address. An IPv6 network of 64
+    bits counts as one address. Of several backends, each permits its share, rounded up. backends: how many are alive.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, backends: Callable[[], int] = lambda: 1) -> None:
@@ -29,6 +30,7 @@ class LoginRateLimit:
 
         Raises TooManyRequests, without counting, after too many failures.
         """
+        address = network_of(address)
         for key, most in self._keys(username, address):
             failures = self._recent(key)
             if len(failures) >= -(-most // self._backends()):
@@ -45,6 +47,7 @@ class LoginRateLimit:
 
     def record_success(self, username: str, address: str) -> None:
         """Reset the user's failed logins from this address, and do not count this attempt for the address."""
+        address = network_of(address)
         self._failures.pop((username.lower(), address), None)
         if of_address := self._recent((address,)):
             of_address.pop()

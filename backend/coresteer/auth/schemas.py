@@ -7,12 +7,23 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 from zxcvbn import zxcvbn
 
+from coresteer.audit.service import SYSTEM_ACTORS
 from coresteer.inputs import STORABLE, RequestBody, TextPattern, validation_error
+
+
+def _check_reserved(username: str) -> str:
+    if username.lower() in SYSTEM_ACTORS:
+        raise validation_error(
+            f"The audit log uses the name {username.lower()} for what no user does. Use another name."
+        )
+    return username
+
 
 Username = Annotated[
     str,
     Field(min_length=1, max_length=64),
     TextPattern(r"[A-Za-z0-9._@\-]+", "A user name is made of the letters A to Z in either case, digits and . _ @ -"),
+    AfterValidator(_check_reserved),
 ]
 _MAX_PASSWORD = 200
 _LEAST_SCORE = 2

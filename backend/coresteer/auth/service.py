@@ -8,7 +8,7 @@ import psycopg.errors
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.audit.service import anonymize_user, record
+from coresteer.audit.service import SYSTEM_ACTORS, anonymize_user, record
 from coresteer.auth import repository
 from coresteer.auth.dependencies import Identity, limits_of
 from coresteer.auth.rate_limit import LoginRateLimit
@@ -118,7 +118,8 @@ async def log_in(database: Database, limit: LoginRateLimit, request: LoginReques
     limit.record_attempt(request.username, address)
     async with database.session() as session:
         user = await repository.find_user_by_name(session, request.username)
-    stored = _stored_hash(user) if user else None
+    # a user of the issuer has no password: as for an unknown name, scrypt takes its full time
+    stored = _stored_hash(user) if user and user.issuer is None else None
     right = await password_matches(request.password, stored)
     async with database.session() as session:
         await repository.delete_expired_sessions_and_tokens(session)
@@ -310,7 +311,8 @@ async def delete_user(session: AsyncSession, by: Identity, user_id: int) -> None
     record(session, actor=by.username, action="user.delete", target=f"user {user.username}")
     await session.flush()
     await repository.delete_user(session, user)
-    await anonymize_user(session, user_id=user_id, username=user.username, actor=by.username)
+    if user.username not in SYSTEM_ACTORS:  # such a user of an earlier version shares them with the log's own entries
+        await anonymize_user(session, user_id=user_id, username=user.username, actor=by.username)
 
 
 async def reset_password(session: AsyncSession, username: str, password: str) -> None:

@@ -39,7 +39,7 @@ async def preview(
     found = preview_plan(
         view,
         [DesiredValue(desired.key, desired.value) for desired in request.desired],
-        reason=f"Requested by {identity.username}.",
+        reason="An operator requested it.",
         allow_isolated=request.allow_isolated,
     )
     blocked = " ".join(refusal.sentence for refusal in found.refused) or validation.blocked_because(

@@ -171,6 +171,8 @@ def environment_client(config: Config) -> ApiClient:
         raise UnknownBackendError(
             f"{TOKEN} is not set; create an API token in the settings under API tokens and set it there."
         )
+    if not (token.isascii() and token.isprintable()):
+        raise UnknownBackendError(f"{TOKEN} has a character that no API token has; copy the token again.")
     return ApiClient(url, token)
 
 

@@ -92,12 +92,20 @@ def _value(client: ApiClient, argument: Argument, arguments: argparse.Namespace)
 
 def find_node(client: ApiClient, given: str) -> int:
     """Return the id of a node that is given by its id or its name. Raises UsageError, ApiError and UnreachableError."""
-    if given.isdecimal():
-        return int(given)
     nodes = [node for node in client.get("/nodes", name=given) if node["name"] == given]
+    if not nodes and given.isdecimal():
+        return int(given)
     if not nodes:
         raise UsageError(f"There is no node {given}; `coresteer nodes list` lists them.")
-    return int(nodes[0]["id"])
+    found = int(nodes[0]["id"])
+    if given.isdecimal() and found != int(given):
+        for other in client.get("/nodes"):
+            if other["id"] == int(given):
+                raise UsageError(
+                    f"{given} is the name of node {found} and the id of node {other['name']}. Give {found} for the "
+                    f"former, or {other['name']} for the latter."
+                )
+    return found
 
 
 def _pairs(given: Iterable[str]) -> list[tuple[str, str]]:

@@ -224,7 +224,8 @@ async def _start_all(config: Config, children: list[Child], say: PrintLine) -> N
 
     async def start_backend() -> asyncio.subprocess.Process:
         argv: list[str | Path] = [program.python, "-m", "coresteer", "serve"]
-        own = {**environment, **program.environment}
+        # its account cannot read the configuration's file, unless everybody can
+        own = {**config.as_environment(), **environment, **program.environment}
         return (await spawn(argv, on_line=_prefixed(say, "backend"), environment=own, account=account))[0]
 
     backend = Child("backend", start_backend, lambda process: terminate(process, signal.SIGTERM, _BACKEND_GRACE_S), say)

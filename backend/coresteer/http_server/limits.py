@@ -7,7 +7,6 @@ a new one. Connections of agents and pages (WebSockets) and requests in progress
 those of signed-in users wait apart, so that strangers do not displace them.
 """
 
-import ipaddress
 import time
 from collections.abc import Callable, Iterable
 from itertools import takewhile
@@ -34,19 +33,6 @@ class Peer:
         self.network = network
         self.end = end
         self.is_signed_in = False
-
-
-def network_of(address: str) -> str:
-    """Return the address, or the /64 of an IPv6 address, the smallest network that one customer gets."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return address
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.IPv6Network((parsed, 64), strict=False))
 
 
 class ConnectionLimits:

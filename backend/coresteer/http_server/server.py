@@ -12,10 +12,11 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from coresteer.config import Config
-from coresteer.http_server.limits import MAX_WAIT_S, ConnectionLimits, Peer, network_of
+from coresteer.http_server.limits import MAX_WAIT_S, ConnectionLimits, Peer
 from coresteer.http_server.protocol import BoundedHttp, BoundedWebSocket
 from coresteer.http_server.tls import load_certificate, tls_context
 from coresteer.listen import ListenError
+from coresteer.origin import network_of
 from coresteer.systemd import notify_ready
 from coresteer_core.protocol import MAX_FRAME_BYTES
 

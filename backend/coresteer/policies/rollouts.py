@@ -127,9 +127,9 @@ async def stop(context: PolicyContext, rollout_id: int, *, roll_back: bool, acto
         if row.state == RolloutState.STOPPED and not roll_back:
             raise Conflict("This rollout is already stopped.")
         if roll_back:
-            apply_rollback(policy, row, f"{actor} rolled version {row.to_version} back.")
+            apply_rollback(policy, row, f"An operator rolled version {row.to_version} back.")
         else:
-            end(row, RolloutState.STOPPED, f"{actor} stopped the rollout with {_reached(row)}.")
+            end(row, RolloutState.STOPPED, f"An operator stopped the rollout with {_reached(row)}.")
         audit(session, actor, "rollout.roll_back" if roll_back else "rollout.stop", policy, row)
         rollout = to_schema(row)
     context.bus.publish(PoliciesEvent(None))

@@ -157,7 +157,7 @@ async def set_enabled(
             if waiting is not None:
                 return _waits(context, waiting, row)
         if rollout is not None:
-            end(rollout, RolloutState.ROLLED_BACK, f"{actor} disabled the policy.")
+            end(rollout, RolloutState.ROLLED_BACK, "An operator disabled the policy.")
         if row.enabled != enabled:
             row.enabled, row.leave_pages = enabled, leave_pages
             action: Action = "policy.enable" if enabled else "policy.disable"
@@ -207,7 +207,7 @@ async def delete(
         if waiting is not None:
             return _waits(context, waiting, row)
         if (rollout := await repository.unfinished_rollout(session, policy_id, lock=True)) is not None:
-            end(rollout, RolloutState.ROLLED_BACK, f"{actor} deleted the policy.")
+            end(rollout, RolloutState.ROLLED_BACK, "An operator deleted the policy.")
         row.leave_pages = row.leave_pages or leave_pages
         row.enabled, row.deleted_at = False, datetime.now(UTC)
         detail = {"leave_pages": True} if leave_pages else None

@@ -6,11 +6,12 @@ A backup folder has ``base/TIME`` (a copy made by pg_basebackup, checked by pg_v
 
 import asyncio
 import fcntl
+import json
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -63,6 +64,43 @@ class Restored:
     backup: Backup
     last: datetime | None
     former: Path | None
+
+
+@dataclass(frozen=True)
+class _Timeline:
+    """What the database became: each recovery begins one, and what came after its moment before is not in it.
+
+    forks: where the write-ahead logs of its ancestors end for it, by their numbers.
+    """
+
+    number: int
+    forks: Mapping[int, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, logs: Sequence[Path], to: datetime | None) -> "_Timeline":
+        """Return the timeline of a moment, or the newest one, by the histories in folders of write-ahead logs."""
+        histories = {
+            int(each.stem, 16): each
+            for folder in logs
+            for each in folder.glob("*.history")
+            if to is None or each.stat().st_mtime <= to.timestamp()
+        }
+        if not histories:
+            return cls(1, {})
+        number = max(histories)
+        lines = [line.split("\t") for line in histories[number].read_text().splitlines()]
+        return cls(number, {int(words[0]): _position(words[1]) for words in lines if len(words) > 1})
+
+    def contains(self, backup: Backup) -> bool:
+        """Return whether a backup ended in this timeline, or in an ancestor before its fork."""
+        last = json.loads((backup.folder / "backup_manifest").read_bytes())["WAL-Ranges"][-1]
+        timeline = last["Timeline"]
+        return timeline == self.number or _position(last["End-LSN"]) <= self.forks.get(timeline, ())
+
+
+def _position(lsn: str) -> tuple[int, ...]:
+    """Return a position in the write-ahead log, such as 0/2000100, as numbers that can be compared."""
+    return tuple(int(part, 16) for part in lsn.split("/"))
 
 
 def archive_settings(folder: Path) -> dict[str, str]:
@@ -151,14 +189,15 @@ async def restore_backup(state_dir: Path, folder: Path, pg_bin: Path | None, to:
     """
     if running_url(state_dir) is not None:
         raise BackupError(f"PostgreSQL runs on {state_dir}. Stop Coresteer first.")
-    usable = [backup for backup in backups(folder) if to is None or backup.ended <= to]
-    if not usable:
-        raise BackupError(_no_backup(folder, to))
     account, _ = unprivileged_accounts()
     data = state_dir / "postgres" / "data"
     restored = data.with_name("data.restored")
     # after an interrupted recovery the last data are where that one has put them
     *_, present = [*former_data(data.parent), *([data] if data.exists() else [])] or [data]
+    timeline = _Timeline.of((_archive(folder), present / "pg_wal"), to)
+    usable = [each for each in backups(folder) if (to is None or each.ended <= to) and timeline.contains(each)]
+    if not usable:
+        raise BackupError(_no_backup(folder, to))
     await asyncio.to_thread(_copy_backup, usable[-1].folder, present / "pg_wal", restored, account)
     former = None
     if data.exists():
@@ -171,7 +210,7 @@ async def restore_backup(state_dir: Path, folder: Path, pg_bin: Path | None, to:
         state_dir,
         pg_bin=pg_bin,
         on_line=lines.append,
-        settings=archive_settings(folder) | _recovery_settings(folder, to),
+        settings=archive_settings(folder) | _recovery_settings(folder, timeline, to),
         start_timeout_s=_RECOVERY_TIMEOUT_S,
     )
     try:
@@ -310,9 +349,10 @@ def _copy_backup(base: Path, former_wal: Path, target: Path, account: SystemAcco
                 os.chown(path, account.uid, account.gid, follow_symlinks=False)
 
 
-def _recovery_settings(folder: Path, to: datetime | None) -> dict[str, str]:
+def _recovery_settings(folder: Path, timeline: _Timeline, to: datetime | None) -> dict[str, str]:
     archive = shlex.quote(str(_archive(folder))).replace("%", "%%")
     settings = {"restore_command": f"cp {archive}/%f %p", "hot_standby": "off", "recovery_target_action": "promote"}
+    settings["recovery_target_timeline"] = str(timeline.number)
     return settings if to is None else settings | {"recovery_target_time": to.isoformat()}
 
 

@@ -144,7 +144,7 @@ async def cancel(session: AsyncSession, runner: SimulationRunner, simulation_id:
     """Cancel a study; its finished runs stay. Raises NotFound and Conflict."""
     row = await _find_row(session, simulation_id)
     now = datetime.now(UTC)
-    if not await repository.end(session, simulation_id, SimulationState.CANCELLED, f"Cancelled by {actor}.", now):
+    if not await repository.end(session, simulation_id, SimulationState.CANCELLED, "Cancelled.", now):
         raise Conflict(f"This study has ended: it is {row.state}.")
     record(session, actor=actor, action="simulation.cancel", target=f"simulation {simulation_id}")
     runner.cancel()

@@ -97,6 +97,7 @@ class Issuer:
         metadata = await self._discovered()
         async with self._client(redirect_uri) as client:
             token = await client.fetch_token(metadata["token_endpoint"], code=code, code_verifier=verifier)
+            _check_tokens(token)
         if "id_token" not in token:
             raise IssuerRefusedError("The issuer sent no ID token; its client must have the scope openid.")
         claims = await self._id_claims(token, nonce)
@@ -107,6 +108,7 @@ class Issuer:
         metadata = await self._discovered()
         async with self._client() as client:
             token = await client.refresh_token(metadata["token_endpoint"], refresh_token=refresh_token)
+            _check_tokens(token)
         claims = await self._id_claims(token, None) if "id_token" in token else {"sub": subject}
         if claims["sub"] != subject:
             raise IssuerRefusedError("The issuer renewed the session of another user.")
@@ -184,6 +186,7 @@ class Issuer:
             return found
 
     async def _read_keys(self) -> KeySet:
+        self._keys_at = time.monotonic()
         metadata = await self._discovered()
         document = await self._get(metadata["jwks_uri"])
         try:
@@ -194,7 +197,6 @@ class Issuer:
             self._keys = KeySet.import_key_set({"keys": keys})
         except (JoseError, KeyError, TypeError, ValueError) as error:
             raise IssuerUnavailableError(f"The keys of {self.url} cannot be read.") from error
-        self._keys_at = time.monotonic()
         return self._keys
 
     async def _verified(self, token: str, *, is_from_issuer: bool) -> jwt.Token:
@@ -232,7 +234,9 @@ class Issuer:
                 raise IssuerRefusedError("The issuer told about another user.")
             claims, is_told = told | claims, True
         expires = claims.get("exp") or time.time() + float(token.get("expires_in") or _DEFAULT_LIFE_S)
-        groups = claims.get(self._groups_claim, ())
+        groups = claims.get(self._groups_claim) or []
+        if not isinstance(groups, str | list | dict):  # of an object, the names are the groups
+            raise IssuerRefusedError(f"The issuer's claim {self._groups_claim} is not a list.")
         named = [groups] if isinstance(groups, str) else [str(each) for each in groups]
         return Grant(
             subject=str(claims["sub"]),
@@ -245,9 +249,15 @@ class Issuer:
         )
 
 
+def _check_tokens(answer: Mapping[str, Any]) -> None:
+    """Raise ValueError for an answer that holds no tokens: a failure that is not described as OAuth 2 requires."""
+    if "access_token" not in answer:
+        raise ValueError("no access token")
+
+
 @contextmanager
 def _refusals(what: str) -> Iterator[None]:
     try:
         yield
-    except (JoseError, ValueError) as error:
+    except (JoseError, TypeError, ValueError) as error:  # TypeError: a header of a wrong type, such as "crit": 5
         raise IssuerRefusedError(f"The {what} of the issuer is not valid: {error}.") from error

@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.actions import Action
-from coresteer.audit.service import record
+from coresteer.audit.service import SYSTEM_ACTORS, record
 from coresteer.auth import repository as users
 from coresteer.auth import service as auth
 from coresteer.auth.rate_limit import LoginRateLimit
@@ -31,7 +31,8 @@ from coresteer.sso.schemas import SignInAnswer
 _RENEW_AFTER = 0.75
 """Share of the time for which a grant holds, after which it is renewed."""
 _RETRY = timedelta(seconds=30)
-"""After the issuer did not answer."""
+"""After the issuer did not answer; also how long it may take to."""
+_POLL_S = 0.1
 _NO_ROLE = "None of your groups at the issuer has a role here; ask an administrator of Coresteer."
 _MAX_USERNAME = 64
 
@@ -114,33 +115,68 @@ class SingleSignOn:
     async def renew(self, cookie: str) -> SessionRow | None:
         """Ask the issuer about the session of a cookie that is due; None if it has ended, or it did not answer in time.
 
-        One request of a session asks at a time, in all processes: an issuer may take a refresh token only once.
+        One request of a session asks at a time, in all processes: an issuer may take a refresh token only once. No
+        transaction is open while the issuer answers.
         """
         key = token_hash(cookie)
-        lock = self._renewing.setdefault(key, asyncio.Lock())
-        async with lock, self._database.session() as session:
-            row = await repository.find_session(session, key)
-            now = datetime.now(UTC)
-            if row is None or row.renew_at is None or row.renew_at > now:
+        async with self._renewing.setdefault(key, asyncio.Lock()):
+            row, tokens = await self._claim_renewal(cookie, key)
+            if row is None or tokens is None:
                 return row
-            tokens = _unsealed(cookie, row)
-            if row.user.issuer != self._issuer.url or tokens is None or tokens.refresh_token is None:
-                await self._end(session, row, "The session is not one of this issuer.")
-                return None
+            answer: Grant | str | None = None
             try:
-                grant = await self._issuer.renew(tokens.refresh_token, str(row.user.subject))
-            except IssuerUnavailableError:
-                row.renew_at = now + _RETRY
-                return row if row.issuer_ends_at is not None and row.issuer_ends_at > now else None
+                async with asyncio.timeout(_RETRY.total_seconds()):
+                    answer = await self._issuer.renew(str(tokens.refresh_token), str(row.user.subject))
             except IssuerRefusedError as error:
-                await self._end(session, row, str(error))
-                return None
-            if not await self._apply_role(session, row.user, grant):
-                return None
-            row.issuer_ends_at, row.renew_at = grant.expires_at, _renewal(grant, now)
-            kept = Tokens(grant.refresh_token or tokens.refresh_token, grant.id_token or tokens.id_token)
-            row.issuer_tokens = _sealed(cookie, kept)
-            return row
+                answer = str(error)
+            except (IssuerUnavailableError, TimeoutError):
+                pass
+            async with self._database.session() as session:
+                # the lock order of every transaction: user, then session
+                user = await session.get(UserRow, row.user_id, with_for_update=True)
+                row = await repository.find_session(session, key)
+                if user is None or row is None:
+                    return None
+                return await self._renewed(session, row, answer, cookie, tokens)
+
+    async def _claim_renewal(self, cookie: str, key: bytes) -> tuple[SessionRow | None, Tokens | None]:
+        """Return a session, and the tokens if it is due: then only the caller may renew it, for _RETRY."""
+        while True:
+            async with self._database.session() as session:
+                row = await repository.find_session(session, key)
+                now = datetime.now(UTC)
+                if row is None or row.renew_at is None:
+                    return row, None
+                if row.renew_at <= now:
+                    tokens = _unsealed(cookie, row)
+                    if row.user.issuer != self._issuer.url or tokens is None or tokens.refresh_token is None:
+                        await self._end(session, row, "The session is not one of this issuer.")
+                        return None, None
+                    row.renew_at = now + 2 * _RETRY
+                    return row, tokens
+                if _holds(row, now):
+                    return row, None
+                if row.renew_at <= now + _RETRY:
+                    return None, None
+            await asyncio.sleep(_POLL_S)  # another process is asking
+
+    async def _renewed(
+        self, session: AsyncSession, row: SessionRow, answer: Grant | str | None, cookie: str, tokens: Tokens
+    ) -> SessionRow | None:
+        """Store the issuer's answer: a grant, why it refused, or None without one; return the session if it goes on."""
+        now = datetime.now(UTC)
+        if answer is None:
+            row.renew_at = now + _RETRY
+            return row if _holds(row, now) else None
+        if isinstance(answer, str):
+            await self._end(session, row, answer)
+            return None
+        if not await self._apply_role(session, row.user, answer):
+            return None
+        row.issuer_ends_at, row.renew_at = answer.expires_at, _renewal(answer, now)
+        kept = Tokens(answer.refresh_token or tokens.refresh_token, answer.id_token or tokens.id_token)
+        row.issuer_tokens = _sealed(cookie, kept)
+        return row
 
     async def sign_out(self, cookie: str, return_to: str) -> str | None:
         """Return the issuer's page to sign out of the session of a cookie, None without one or without an answer."""
@@ -203,7 +239,7 @@ class SingleSignOn:
         """Create the user of a first sign-in; the name is the issuer's, with a number if it is taken."""
         wanted = re.sub(r"[^A-Za-z0-9._@-]+", "-", grant.username).strip("-")[: _MAX_USERNAME - 5] or "user"
         name, number = wanted, 1
-        while await users.find_user_by_name(session, name) is not None:
+        while name.lower() in SYSTEM_ACTORS or await users.find_user_by_name(session, name) is not None:
             number += 1
             name = f"{wanted}-{number}"
         user = UserRow(
@@ -264,6 +300,10 @@ class SingleSignOn:
 def _renewal(grant: Grant, now: datetime) -> datetime | None:
     """Return when to ask the issuer again, None if it gave nothing to ask with."""
     return None if grant.refresh_token is None else now + (grant.expires_at - now) * _RENEW_AFTER
+
+
+def _holds(row: SessionRow, now: datetime) -> bool:
+    return row.issuer_ends_at is not None and row.issuer_ends_at > now
 
 
 def _sealed(cookie: str, tokens: Tokens) -> bytes:

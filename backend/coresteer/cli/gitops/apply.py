@@ -29,7 +29,7 @@ def apply(client: "ApiClient", plan: Plan, say: Callable[[str], None], *, wait: 
     claims = _Claims(client, plan)
     if plan.adopted and (why := claims.adopt(plan.adopted)) is not None:
         say(f"Not all resources became part of the set {plan.managed_by}. {why}")
-    is_complete = True
+    failed: set[str] = set()
     waiting: dict[str, int] = {}
     for item in plan.changes:
         if (why := item.obstacle or plan.refusal(item.kind)) is None:
@@ -42,21 +42,22 @@ def apply(client: "ApiClient", plan: Plan, say: Callable[[str], None], *, wait: 
                 continue
             except ApiError as error:
                 why = str(error)
-        is_complete = False
+        failed.add(item.title)
         say(f"{item.title}: not applied. {why}")
     if not wait:
-        return Applied.NOT_ALL if not is_complete else Applied.WAITING if waiting else Applied.ALL
-    rejected = {title for title, approval_id in waiting.items() if not _is_approved(client, title, approval_id, say)}
+        return Applied.NOT_ALL if failed else Applied.WAITING if waiting else Applied.ALL
+    failed |= {title for title, approval_id in waiting.items() if not _is_approved(client, title, approval_id, say)}
     for item in plan.items:
         resource_id = claims.created.get(item.title, None if item.live is None else item.live.id)
         if (
             item.document is not None
             and item.obstacle is None
             and resource_id is not None
-            and item.title not in rejected
+            and item.title not in failed
+            and not item.kind.wait(client, resource_id, item.document, say)
         ):
-            is_complete = item.kind.wait(client, resource_id, item.document, say) and is_complete
-    return Applied.ALL if is_complete and not rejected else Applied.NOT_ALL
+            failed.add(item.title)
+    return Applied.NOT_ALL if failed else Applied.ALL
 
 
 def _is_approved(client: "ApiClient", title: str, approval_id: int, say: Callable[[str], None]) -> bool:
