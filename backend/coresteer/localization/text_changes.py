@@ -78,8 +78,8 @@ CHANGE = {
         "Means are compared as a ratio, or as a difference where one is 0. The effective number of minutes is reduced "
         "by their autocorrelation (corrected for bias); 95 % confidence intervals are Student's t with Welch's degrees "
         "of freedom.",
-        "평균의 비율로, 한쪽이 0이면 차이로 비교한다. 이어지는 분들은 서로 비슷하므로 편향을 보정한 자기상관만큼 유효 표본 수를 줄이고, "
-        "웰치 자유도의 스튜던트 t 분포로 95% 신뢰 구간을 구한다.",
+        "평균의 비율로, 한쪽이 0이면 차이로 비교한다. 이어지는 분들은 서로 비슷하므로 "
+        "편향을 보정한 자기상관만큼 유효 표본 수를 줄이고, 웰치 자유도의 스튜던트 t 분포로 95% 신뢰 구간을 구한다.",
     ),
     "change.limit.many": (
         "{count} metrics were compared, each by itself, so some of them differ by chance.",
