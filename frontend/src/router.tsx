@@ -68,10 +68,11 @@ const shellRoute = createRoute({
   errorComponent: ErrorPage,
   beforeLoad: async ({ location, cause }) => {
     // Known before the page is drawn, their bars do not move it when they appear; the page opens without them too.
+    const once = cause === "enter" ? { retry: false } : {}; // what is waited for is not tried again and again
     const bars = Promise.allSettled([
-      queryClient.query({ ...openChangesQuery, retry: false }),
-      queryClient.query({ ...runningQuery, retry: false }),
-      queryClient.query({ ...stopsQuery, retry: false }),
+      queryClient.query({ ...openChangesQuery, ...once }),
+      queryClient.query({ ...runningQuery, ...once }),
+      queryClient.query({ ...stopsQuery, ...once }),
     ]);
     try {
       // What is known is not waited for: within the shell every click would wait, during an outage for its end.

@@ -166,7 +166,7 @@ async def test_a_cancelled_run_ends_at_once_and_its_settings_are_restored(node: 
     await node.until(lambda: node.affinity == "7" and isinstance(node.requests[-1], RunExperiment))
     answer = await node.operator.post(f"/api/v1/experiments/{started['id']}/cancel")
     assert answer.status_code == 200
-    assert answer.json()["sentence"] == "Cancelled by operator."
+    assert answer.json()["sentence"] == "Cancelled."
     cancelled = await node.ended(started["id"])
     assert (cancelled["state"], cancelled["settings"]["after"]) == ("cancelled", {node.key: before})
     assert node.affinity == before

@@ -13,6 +13,7 @@ from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.distance import Locality, Smt, cpu_distances
 from coresteer_core.node.inventory import Inventory, Irq
+from coresteer_core.node.limits import Limits, SettingLimits
 from coresteer_core.node.load import IrqLoad, Load
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
@@ -292,9 +293,16 @@ def test_a_process_bound_by_another_program_is_skipped() -> None:
     assert "Another program bound it to CPU 5" in only_why_not(decide(bound, SPEC, Scope(), drifted))
 
 
+def test_a_process_bound_to_all_cpus_but_those_off_limits_is_bound() -> None:
+    seen = view(task(rx_placement(3), affinity="0-13"))
+    limits = Limits(SettingLimits(cpus_off_limits="14-15"))
+    limited = replace(seen, inventory=replace(seen.inventory, limits=limits))
+    assert only_why_not(first(limited)) == "Another program bound it to CPUs 0-13; its cpuset has 16 CPUs."
+
+
 def test_a_process_whose_threads_another_program_bound_to_different_cpus_is_skipped() -> None:
     seen = view(task(rx_placement(3), threads_differ=True))
-    assert only_why_not(first(seen)) == "Another program bound each of its threads to some of CPUs 0-15."
+    assert only_why_not(first(seen)) == "Another program bound its threads to different CPUs, in all to CPUs 0-15."
 
 
 def test_the_kernels_default_affinity_beside_isolated_cpus_is_no_binding() -> None:

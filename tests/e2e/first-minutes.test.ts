@@ -85,13 +85,14 @@ test("the first steps show the command that adds a node", async () => {
     .waitFor();
 });
 
-test("a fleet is simulated with one click and removed with one click", async () => {
+test("a fleet is simulated with one click and removed after a confirmation", async () => {
   await steps().getByRole("button", { name: "Simulate 50 nodes" }).click();
   await page.getByText("51 nodes", { exact: false }).first().waitFor();
   await untilDone("Simulate a fleet");
   await page.getByText("50 nodes with generated data are part of this fleet.").waitFor();
   expect(await violations(page)).toEqual([]);
   await page.getByRole("button", { name: "Remove simulated nodes" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Remove", exact: true }).click();
   await page.getByText("1 node ·", { exact: false }).waitFor();
   await untilDone("Simulate a fleet"); // what was done stays done
 });

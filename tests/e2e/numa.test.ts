@@ -58,6 +58,7 @@ test("the section shows every NUMA node, their distances, and sorts and filters 
   await processes().getByRole("row").nth(2).waitFor({ state: "detached" });
   await expect.poll(() => processes().getByRole("row").nth(1).textContent()).toContain("postgres");
   await card().getByRole("textbox", { name: "Filter processes" }).fill("");
+  await processes().getByRole("row").nth(2).waitFor(); // the filter takes effect when typing pauses
   await processes().getByRole("button", { name: "process" }).click();
   await processes().getByRole("button", { name: "process" }).click();
 });

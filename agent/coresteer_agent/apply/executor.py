@@ -401,7 +401,8 @@ class Executor:
         others = (replace(setting, netdev=name) for name in netdev_names(self._root))
         present = next((other for other in others if before & set(self._tunable(other).owners())), None)
         if present is not None and (own := self._journal.own_values(setting.key)):
-            self._journal.record_own(present.key, own)
+            with suppress(OSError):  # on a full disk the rule counts as another program's, and stays
+                self._journal.record_own(present.key, own)
         return present
 
     def _unsupported(self, setting: Setting) -> Result | None:

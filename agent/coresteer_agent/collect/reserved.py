@@ -18,6 +18,7 @@ from coresteer_agent.collect.rows import value_or_none
 from coresteer_core.bounds import MAX_NAME
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.reserved import MAX_RESERVED, ReservedCpus
+from coresteer_core.settings.base import format_cpus
 
 _ONLINE = "sys/devices/system/cpu/online"
 _EFFECTIVE = "cpuset.cpus.effective"
@@ -98,8 +99,8 @@ class ReservedReader:
                 found.append(ReservedCpus(format_cpu_list(cpus), f"cpuset partition {cgroup}"[:MAX_NAME], cgroup))
         found = [each for each in found if each.cpus]
         if not found:  # as in a container with a cgroup namespace of its own, whose root is another cgroup
-            missing = format_cpu_list(online - of_root)
-            raise ParseError(self._files[1], 1, f"No cpuset partition has CPU {missing}, which it lacks.")
+            missing = format_cpus(online - of_root)
+            raise ParseError(self._files[1], 1, f"The root cgroup lacks {missing}, which no cpuset partition has.")
         return found
 
     def _require_cpus(self, path: str) -> frozenset[int]:

@@ -30,7 +30,8 @@ async def rules(session: AsyncSession, *, enabled: bool | None = None) -> Sequen
 
 async def firing_counts(session: AsyncSession) -> dict[int, int]:
     """Return how many alerts of each rule fire, by rule id."""
-    query = select(AlertRow.rule_id, func.count()).where(AlertRow.resolved_at.is_(None)).group_by(AlertRow.rule_id)
+    query = select(AlertRow.rule_id, func.count()).join(AlertRuleRow, AlertRuleRow.id == AlertRow.rule_id)
+    query = query.where(_KNOWN, AlertRow.resolved_at.is_(None)).group_by(AlertRow.rule_id)
     return dict((await session.execute(query)).all())
 
 

@@ -67,7 +67,7 @@ async def apply(
         change = await changes.apply(
             context.changes,
             node_id=spec.node_id,
-            request=_request(definition, planned, found.plan, confirm_timeout_s=run_s + 2 * timeout_s),
+            request=_request(definition, planned, found.plan, confirm_timeout_s=run_s + timeout_s),
             identity=definition.identity,
             flows=context.registry.get(spec.node_id).flows,
             experiment_id=definition.experiment_id,

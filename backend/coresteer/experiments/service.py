@@ -197,7 +197,7 @@ async def cancel(context: ExperimentContext, experiment_id: int, *, actor: str, 
             raise Conflict(f"This experiment has ended: {row.sentence}")
         if row.ending_state is not None:
             raise Conflict(f"This experiment is already ending: {row.sentence}")
-        sentence = f"Cancelled by {actor}. {why}".rstrip()
+        sentence = why or "Cancelled."
         if row.state == ExperimentState.QUEUED:
             end(row, ExperimentState.CANCELLED, sentence)
         else:

@@ -25,7 +25,8 @@ class ActiveRun:
 
     receipts_key: by which its client recognizes its server.
     violation: the guardrail violation in a sentence; failure: why the run cannot be completed. answer_due_s: when
-    Prometheus' answer with its primary metric is overdue, monotonic s, None unless it is waited for.
+    Prometheus' answer with its primary metric is overdue, monotonic s, None unless it is waited for. is_checked: its
+    guardrails were checked at its end.
     """
 
     run_id: str
@@ -34,6 +35,7 @@ class ActiveRun:
     violation: str | None = None
     failure: str | None = None
     answer_due_s: float | None = None
+    is_checked: bool = False
     strikes: dict[str, Strikes] = field(default_factory=dict)
     receipts_key: str = field(default_factory=lambda: secrets.token_hex(32))
 

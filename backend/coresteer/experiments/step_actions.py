@@ -158,7 +158,7 @@ class StepActions:
                 planned,
                 await self._current_view(),
                 netdev=facts.netdev,
-                timeout_s=self._timeouts.run_s,
+                timeout_s=2 * self._timeouts.run_s + self._timeouts.answer_s,
                 leased=leased,
             )
         except Problem as problem:
@@ -220,7 +220,9 @@ class StepActions:
             if now_s < run.answer_due_s:
                 activity = f"Run {planned.number + 1}: waiting for its primary metric. {primary.reason}"
                 return await self.await_message(activity, min(now_s + ASK_AGAIN_S, run.answer_due_s))
-        self._applications.check(run, readings, measured.duration_s)
+        if not run.is_checked:  # else it is stored once more
+            run.is_checked = True
+            self._applications.check(run, readings, measured.duration_s)
         if run.violation is not None:
             return
         found = {metric: each.value for metric, each in readings.items() if each.value is not None}

@@ -11,6 +11,14 @@ CHANGE = {
         "{metric}: {change} lower after the change than before (95 % confidence interval {low} to {high}).",
         "변경 후 {metric:은/는} 변경 전보다 {change} 낮았다(95% 신뢰 구간 {low} ~ {high}).",
     ),
+    "change.higher_than_0": (
+        "{metric}: 0 before the change, higher after it.",
+        "{metric:은/는} 변경 전에 0이었고 변경 후 높아졌다.",
+    ),
+    "change.lower_to_0": (
+        "{metric}: higher before the change, 0 after it.",
+        "{metric:은/는} 변경 후 0으로 낮아졌다.",
+    ),
     "change.none": (
         "No difference in {metric} larger than {bound} was found (95 % confidence interval {low} to {high}).",
         "{bound:을/를} 넘는 {metric} 차이는 발견되지 않았다(95% 신뢰 구간 {low} ~ {high}).",

@@ -34,6 +34,7 @@ from coresteer.postgres.server import (
 from coresteer.process import SystemAccount, spawn
 
 KEPT_BACKUPS = 7  # a week of nightly backups
+_SEGMENT = re.compile(r"[0-9A-F]{24}")
 _NAME = "%Y-%m-%dT%H-%M-%SZ"
 _ARCHIVE_TIMEOUT_S = 60  # at most so much is lost with the disk that holds the data
 _WAIT_FOR_ARCHIVE_S = 60
@@ -78,16 +79,20 @@ class _Timeline:
 
     @classmethod
     def of(cls, logs: Sequence[Path], to: datetime | None) -> "_Timeline":
-        """Return the timeline of a moment, or the newest one, by the histories in folders of write-ahead logs."""
+        """Return the timeline of a moment by the histories in folders of write-ahead logs, or that of the present data.
+
+        logs: the present data's last. Another timeline may be newer than theirs: of a recovery that was given up.
+        """
         histories = {
             int(each.stem, 16): each
             for folder in logs
             for each in folder.glob("*.history")
             if to is None or each.stat().st_mtime <= to.timestamp()
         }
-        if not histories:
-            return cls(1, {})
-        number = max(histories)
+        present = [each.name for each in logs[-1].glob("*") if _SEGMENT.fullmatch(each.name)] if to is None else []
+        number = int(max(present)[:8], 16) if present else max(histories, default=1)
+        if number not in histories:
+            return cls(number, {})
         lines = [line.split("\t") for line in histories[number].read_text().splitlines()]
         return cls(number, {int(words[0]): _position(words[1]) for words in lines if len(words) > 1})
 
@@ -201,7 +206,7 @@ async def restore_backup(state_dir: Path, folder: Path, pg_bin: Path | None, to:
     await asyncio.to_thread(_copy_backup, usable[-1].folder, present / "pg_wal", restored, account)
     former = None
     if data.exists():
-        former = data.with_name(f"{FORMER_DATA}{datetime.now(UTC).strftime(_NAME)}")
+        former = data.with_name(f"{FORMER_DATA}{datetime.now(UTC):%Y-%m-%dT%H-%M-%S.%fZ}")
         data.rename(former)
     restored.rename(data)
     passwords = forget_passwords(state_dir)  # the backup has those of its time, perhaps of another machine
@@ -329,7 +334,10 @@ def _no_backup(folder: Path, to: datetime | None) -> str:
     existing = backups(folder)
     if not existing:
         return f"There is no backup in {folder}. CORESTEER_BACKUP_DIR names the folder of `coresteer backup`."
-    return f"The oldest backup in {folder} ended at {existing[0].ended}, after {to}. Name a later moment."
+    if to is not None and existing[0].ended > to:
+        return f"The oldest backup in {folder} ended at {existing[0].ended}, after {to}. Name a later moment."
+    at = "at present" if to is None else f"at {to}"
+    return f"No backup in {folder} belongs to the state of the database {at}. Name another moment."
 
 
 def _copy_backup(base: Path, former_wal: Path, target: Path, account: SystemAccount | None) -> None:

@@ -47,7 +47,7 @@ _CPU_METRICS = ("cpu_s_per_gbit", "cpu_busy_percent")
 _VERSIONS = 20
 """Largest number of versions in a response, besides the one in force."""
 _BUSY_SINCE = timedelta(days=30)
-"""For as long the figures of blocks are kept."""
+"""As long as the figures of blocks are kept."""
 _FACTORS_OF = 1000
 _NOTHING = Counts({}, 0, {})
 _NO_SUM = Sum(0, 0.0, 0.0)

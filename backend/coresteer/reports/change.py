@@ -87,7 +87,7 @@ def _findings(
     if change.applied_at is None:
         return [text(language, "change.never")]
     sentences = [sentence for name in _IN_FINDINGS if (sentence := _sentence(found.get(name), language))]
-    if not sentences:
+    if not sentences and all(each.verdict == "too-few" for each in found.values()):
         return [text(language, "change.too_few", before=len(before), after=len(after), least=MIN_MINUTES)]
     load = found.get(_LOAD)
     if load and load.effect and load.verdict in ("higher", "lower"):
@@ -100,9 +100,12 @@ def _findings(
 
 
 def _sentence(found: Comparison | None, language: Language) -> str | None:
-    if found is None or found.effect is None:
+    if found is None:
         return None
     name = metric_label(language, found.metric)
+    if found.effect is None:
+        keys = {"higher": "change.higher_than_0", "lower": "change.lower_to_0"}
+        return text(language, keys[found.verdict], metric=name) if found.verdict in keys else None
     ends = findings.interval_ends(language, found.effect)
     if found.verdict == "no-difference":
         bound = findings.largest_difference(language, found.effect)

@@ -81,7 +81,7 @@ class Issuer:
         self._scopes, self._groups_claim = scopes, groups_claim
         self._metadata: dict[str, Any] = {}
         self._metadata_at = self._keys_at = float("-inf")
-        self._keys = KeySet([])
+        self._keys, self._keys_failed = KeySet([]), False
 
     async def authorization_url(self, redirect_uri: str, *, state: str, nonce: str, verifier: str) -> str:
         """Return the address where a user signs in. Raises IssuerUnavailableError."""
@@ -186,7 +186,7 @@ class Issuer:
             return found
 
     async def _read_keys(self) -> KeySet:
-        self._keys_at = time.monotonic()
+        self._keys_at, self._keys_failed = time.monotonic(), True
         metadata = await self._discovered()
         document = await self._get(metadata["jwks_uri"])
         try:
@@ -197,6 +197,7 @@ class Issuer:
             self._keys = KeySet.import_key_set({"keys": keys})
         except (JoseError, KeyError, TypeError, ValueError) as error:
             raise IssuerUnavailableError(f"The keys of {self.url} cannot be read.") from error
+        self._keys_failed = False
         return self._keys
 
     async def _verified(self, token: str, *, is_from_issuer: bool) -> jwt.Token:
@@ -206,6 +207,8 @@ class Issuer:
                 return jwt.decode(token, self._keys, registry=_REGISTRY)
             except InvalidKeyIdError:
                 if not is_from_issuer and time.monotonic() - self._keys_at < _UNKNOWN_KEY_S:
+                    if self._keys_failed:
+                        raise IssuerUnavailableError(f"The keys of {self.url} cannot be read.") from None
                     raise
         keys = await self._read_keys()
         with _refusals("token"):

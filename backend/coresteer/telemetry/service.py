@@ -227,12 +227,14 @@ class Ingest:
                 if not (is_database_unavailable(error) or isinstance(error, _TEMPORARY)):
                     log.exception("Storing samples failed; retrying.")
                 elif not self._is_away:
-                    log.warning("The database is unavailable; samples are buffered here and by the agents.")
+                    is_locked = isinstance(error, psycopg.errors.LockNotAvailable)
+                    why = "A long query locks a table" if is_locked else "The database is unavailable"
+                    log.warning("%s; samples are buffered here and by the agents.", why)
                 self._is_away = True
                 await asyncio.sleep(_RETRY_S)
             else:
                 if self._is_away:
-                    log.info("The database is available again; all buffered samples are stored.")
+                    log.info("Samples are stored again, all that were buffered included.")
                 self._is_away = False
 
     def _seal_due(self) -> None:

@@ -182,7 +182,7 @@ function Apply({ node, desired, reason, title, undoes, restores = false, all = 0
     <>
       {desired.length < all && (
         <p>
-          The first {desired.length} of {formatCount(all, "setting")}; repeat for the others.
+          The first {desired.length} of {formatCount(all, "setting")}; open this again for the others.
         </p>
       )}
       <PolicyResponses nodeId={node.id} desired={wanted} title={title} />

@@ -42,7 +42,7 @@ function useNodeSearch(except: ReadonlySet<number> | undefined, onPick: (nodeId:
     setIsEntered(search !== "");
   };
   const error = isEntered && isCurrent && matching.length === 0 ? "No node has this name." : undefined;
-  return { typed, type, onKeyDown, matching, error };
+  return { typed, type, onKeyDown, matching, exact, error };
 }
 
 /** Whether a suggestion was chosen: the text was not typed. */
@@ -98,7 +98,7 @@ type SelectProps = {
 
 /** Text field that shows the name of the selected node, and selects another one, or none when it is emptied. */
 export function NodeSelect({ label, none, hidesLabel = false, nodeId, except, onChange }: SelectProps) {
-  const { typed, type, onKeyDown, matching, error } = useNodeSearch(
+  const { typed, type, onKeyDown, matching, exact, error } = useNodeSearch(
     useMemo(() => new Set(except === undefined ? [] : [except]), [except]),
     onChange,
   );
@@ -120,6 +120,7 @@ export function NodeSelect({ label, none, hidesLabel = false, nodeId, except, on
         data-set={nodeId !== undefined || undefined}
         onFocus={(event) => event.currentTarget.select()}
         onBlur={() => {
+          if (isEdited && exact !== undefined) onChange(exact.id);
           setIsEdited(false);
           type("");
         }}

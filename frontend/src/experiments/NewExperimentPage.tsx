@@ -95,6 +95,7 @@ export function NewExperimentPage() {
           key={`${search.template} ${copied} ${search.confirm} ${search.change} ${search.settings}`}
           nodeId={nodeId}
           template={template}
+          isLoading={template !== undefined && templates.isPlaceholderData}
           initial={() => {
             const spec =
               search.confirm !== undefined && again ? confirmationOf(again) : (again?.spec ?? template?.spec);
@@ -140,9 +141,15 @@ function NodeChoice({ search }: { search: NewExperimentSearch }) {
   );
 }
 
-type ComposerProps = { nodeId: number; template: Template | undefined; initial: () => Draft };
+type ComposerProps = {
+  nodeId: number;
+  template: Template | undefined;
+  /** The template is still that of another node. */
+  isLoading: boolean;
+  initial: () => Draft;
+};
 
-function Composer({ nodeId, template, initial }: ComposerProps) {
+function Composer({ nodeId, template, isLoading, initial }: ComposerProps) {
   const navigate = route.useNavigate();
   const isOperator = useIsSomeOperator();
   const node = useQuery(nodeQuery(nodeId)).data;
@@ -165,13 +172,15 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
   const wrong = fieldErrors(reading.wrong, refused ?? preview.error);
   const why = !isOperator
     ? "Starting an experiment requires the operator role."
-    : reading.spec === null
-      ? firstError(reading.wrong)
-      : preview.data === undefined
-        ? preview.error === null
-          ? "The preview is loading."
-          : errorMessage(preview.error)
-        : preview.data.blocked_because;
+    : isLoading && edited === null
+      ? "The template of this node is loading."
+      : reading.spec === null
+        ? firstError(reading.wrong)
+        : preview.data === undefined
+          ? preview.error === null
+            ? "The preview is loading."
+            : errorMessage(preview.error)
+          : preview.data.blocked_because;
   return (
     <div className={layoutStyles.columns}>
       <form

@@ -1,7 +1,7 @@
 import { Button, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { errorMessage, type Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
 import { labelsQuery, openChangesQuery } from "../api/queries";
@@ -14,8 +14,8 @@ import { useTyped } from "../components/useTyped";
 import { formatCount } from "../lib/format";
 import { fleetProofQuery } from "../policies/queries";
 import { EnrolNode } from "../settings/EnrolNode";
+import { RemoveSimulated } from "../settings/RemoveSimulated";
 import { SimulatedNodes } from "../settings/SimulatedNodes";
-import { useRemoveSimulation } from "../settings/simulatedNodes";
 import { ColumnChooser } from "./ColumnChooser";
 import { COLOURINGS } from "./colourings";
 import { shownColumns } from "./columns";
@@ -59,21 +59,13 @@ function Empty() {
 /** States that the fleet includes simulated nodes, and hides or removes them. */
 function SimulatedNote({ count, isHidden, onHide }: { count: number; isHidden: boolean; onHide: () => void }) {
   const isAdmin = useHasRole("admin");
-  const remove = useRemoveSimulation();
+  const [isRemoving, setRemoving] = useState(false);
   return (
     <p className={styles.simulated}>
       <SimulatedTag /> {formatCount(count, "node")} with generated data {count === 1 ? "is" : "are"} part of this fleet.{" "}
       {!isHidden && <Button onClick={onHide}>Show machines only</Button>}
-      {isAdmin && (
-        <Button loading={remove.isPending} onClick={() => remove.mutate()}>
-          Remove simulated nodes
-        </Button>
-      )}
-      {remove.isError && (
-        <span className="bad" role="alert">
-          {errorMessage(remove.error)}
-        </span>
-      )}
+      {isAdmin && <Button onClick={() => setRemoving(true)}>Remove simulated nodes…</Button>}
+      {isRemoving && <RemoveSimulated nodes={count} onClose={() => setRemoving(false)} />}
     </p>
   );
 }

@@ -71,7 +71,15 @@ export function ViewsMenu({ search, onChoose }: Props) {
           <SaveView text={now} />
         </Popover.Dropdown>
       </Popover>
-      {deleting !== null && <DeleteView view={deleting} onClose={() => setDeleting(null)} />}
+      {deleting !== null && (
+        <DeleteView
+          view={deleting}
+          onClose={() => {
+            setDeleting(null);
+            setOpened(true); // the focus returns there
+          }}
+        />
+      )}
     </>
   );
 }

@@ -125,6 +125,7 @@ class FleetStore {
   private latest = EMPTY;
   private summary: Summary | null = null;
   private key = "";
+  private watchers = 0;
   private silence: ReturnType<typeof setTimeout> | undefined;
   private readonly listeners = new Set<() => void>();
 
@@ -135,16 +136,18 @@ class FleetStore {
   /** Subscribes to frames about nodes; returns the unsubscribe function, after which silence says nothing. */
   watch(nodes: FleetWatch): () => void {
     const stop = liveConnection.subscribeFleet(nodes);
+    this.watchers += 1;
     if (this.silence !== undefined) this.awaitFrame();
     return () => {
-      clearTimeout(this.silence);
+      this.watchers -= 1;
+      this.awaitFrame();
       stop();
     };
   }
 
   private awaitFrame(): void {
     clearTimeout(this.silence);
-    this.silence = setTimeout(() => this.silenced(), SILENT_MS);
+    if (this.watchers > 0) this.silence = setTimeout(() => this.silenced(), SILENT_MS);
   }
 
   private silenced(): void {

@@ -11,7 +11,7 @@ import {
   type Schema,
   splitNullable,
 } from "./schema";
-import { readField, readObject, valuesOf } from "./values";
+import { readField, readObject, valuesOf, valueText } from "./values";
 
 const OBJECT: Schema = {
   type: "object",
@@ -82,6 +82,13 @@ test("defaults are typed as people read them, and read as they are", () => {
     },
     {},
   ]);
+});
+
+test("the text of pairs is read as the same pairs", () => {
+  const pins = { "postgres*": "0,2-3", "Web?Content": "1" };
+  expect(read({ pins: valueText({ type: "object", additionalProperties: { type: "string" } }, pins) })[0].pins).toEqual(
+    pins,
+  );
 });
 
 test("pairs of a name and a value may have patterns and lists", () => {

@@ -27,8 +27,11 @@ export function valueText(schema: Schema, value: unknown = initialOf(schema)): s
     case "words":
       return (value as unknown[]).join(" ");
     case "labels":
-    case "pairs":
       return labelsText(value as Record<string, string>);
+    case "pairs":
+      return Object.entries(value as Record<string, string>)
+        .map(([name, given]) => `${name}=${given}`)
+        .join(" ");
     case "json":
       return JSON.stringify(value);
     default:

@@ -14,7 +14,10 @@ export function RemoveSimulated({ nodes, onClose }: { nodes: number; onClose: ()
       onConfirm={() => remove.mutate(undefined, { onSuccess: onClose })}
       onClose={onClose}
     >
-      <p>This ends the simulation and deletes {formatCount(nodes, "simulated node")} with all history.</p>
+      <p>
+        This ends the simulation and deletes {nodes > 0 ? formatCount(nodes, "simulated node") : "all simulated nodes"}{" "}
+        with their history.
+      </p>
     </ConfirmDialog>
   );
 }

@@ -33,7 +33,7 @@ test("simulated nodes are removed only after a question with their number", asyn
     </MantineProvider>,
   );
   await userEvent.click(screen.getByRole("button", { name: "Remove 50 simulated nodes" }));
-  expect(screen.getByText("This ends the simulation and deletes 50 simulated nodes with all history.")).toBeTruthy();
+  expect(screen.getByText("This ends the simulation and deletes 50 simulated nodes with their history.")).toBeTruthy();
   expect(requests).toEqual([]);
   await userEvent.click(screen.getByRole("button", { name: "Remove" }));
   await waitFor(() => expect(requests[0]).toBe("DELETE"));

@@ -101,9 +101,9 @@ function Delete({ user, onClose }: { user: Schemas["User"]; onClose: () => void 
 }
 
 const MEANING: Record<Schemas["Role"], string> = {
-  viewer: "reads and changes nothing",
-  operator: "changes all nodes, until you enter labels for fewer",
-  admin: "changes all nodes, and manages users, tokens and agents",
+  viewer: "may read everything and change nothing",
+  operator: "may change all nodes, until you enter labels for fewer",
+  admin: "may change all nodes, and manage users, tokens and agents",
 };
 
 function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
@@ -131,7 +131,10 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
           value={user.role}
           disabled={update.isPending || user.issuer !== null}
           title={user.issuer === null ? undefined : "The role follows from the groups at the issuer."}
-          onChange={(event) => setRole(event.currentTarget.value as Schemas["Role"])}
+          onChange={(event) => {
+            update.reset();
+            setRole(event.currentTarget.value as Schemas["Role"]);
+          }}
         />
         {role !== null && (
           <ConfirmDialog
@@ -140,13 +143,10 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
             pending={update.isPending}
             error={update.error}
             onConfirm={() => update.mutate({ role })}
-            onClose={() => {
-              update.reset();
-              setRole(null);
-            }}
+            onClose={() => setRole(null)}
           >
             <p>
-              {user.username}, now {user.role}, becomes {role}, and at once {MEANING[role]}.
+              {user.username}, now {user.role}, becomes {role}, and {MEANING[role]}.
             </p>
           </ConfirmDialog>
         )}

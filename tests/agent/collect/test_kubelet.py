@@ -207,7 +207,10 @@ def test_the_inventory_has_the_cpus_of_containers_and_follows_them(root: Path) -
 def test_cpus_that_the_root_cgroup_lacks_without_a_partition_make_reserved_cpus_unknown(root: Path) -> None:
     write(root, "sys/fs/cgroup/cpuset.cpus.effective", "0-3\n")
     ReservedReader(root).update()
-    assert "No cpuset partition has CPU 4-7, which it lacks." in dropped_rows()["sys/fs/cgroup/cpuset.cpus.effective"]
+    assert (
+        "The root cgroup lacks CPUs 4-7, which no cpuset partition has."
+        in dropped_rows()["sys/fs/cgroup/cpuset.cpus.effective"]
+    )
 
 
 def test_valid_cpuset_partitions_are_reserved(root: Path) -> None:

@@ -33,13 +33,16 @@ class View(Struct, frozen=True, dict=True):
     numa: NumaState | None = None
     cpusets: dict[str, Cpuset] = {}
 
+    def unbound_cpus(self) -> frozenset[int]:
+        """Return the CPUs on which the kernel runs processes that nobody has bound: no reserved or isolated ones."""
+        return self.topology.online() - self.inventory.reserved_cpus - self.topology.isolated_cpus
+
     def usable_cpus(self, *, allow_isolated: bool = False) -> frozenset[int]:
         """Return the online CPUs on which policies may place work.
 
         None that are reserved, or off limits by the node's administrator; isolated ones only if allowed.
         """
-        closed = self.inventory.limits.settings.closed_cpus
-        usable = self.topology.online() - self.inventory.reserved_cpus - closed
+        usable = self.topology.online() - self.inventory.reserved_cpus - self.inventory.limits.settings.closed_cpus
         return usable if allow_isolated else usable - self.topology.isolated_cpus
 
     def task(self, pid: int) -> NetTask | NumaTask | None:

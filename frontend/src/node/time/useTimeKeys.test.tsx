@@ -10,7 +10,7 @@ test("Space pauses, but not where it has a use of its own", async () => {
     return (
       <>
         <p>text</p>
-        <a href="/fleet">the fleet</a>
+        <button type="button">the fleet</button>
         <details>
           <summary>
             <b>more</b>

@@ -7,7 +7,7 @@ function isTyping(target: EventTarget | null): boolean {
 }
 
 /** What has a use of its own for Space. */
-const TAKES_SPACE = "summary, a, button, [role=dialog], [role=menu], [contenteditable]";
+const TAKES_SPACE = "summary, button, [role=dialog], [role=menu], [contenteditable]";
 
 const takesSpace = (target: EventTarget | null): boolean =>
   target instanceof Element && target.closest(TAKES_SPACE) !== null;

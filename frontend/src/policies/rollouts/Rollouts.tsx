@@ -100,7 +100,7 @@ function RollBack({ rollout, onClose }: { rollout: Rollout; onClose: () => void 
       onClose={onClose}
     >
       <p>
-        {updated} got version {rollout.to_version}; at once or on reconnect, {afterRollBack(rollout)}
+        Version {rollout.to_version} reached {updated}. At once, or on reconnect, {afterRollBack(rollout)}
       </p>
     </ConfirmDialog>
   );

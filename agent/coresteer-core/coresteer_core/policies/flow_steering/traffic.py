@@ -151,7 +151,7 @@ class Traffic:
 
     def __init__(self, view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMemory) -> None:
         self.view, self.spec, self.now = view, spec, view.time_s
-        self.usable = view.usable_cpus()
+        self.usable, self._unbound = view.usable_cpus(), view.unbound_cpus()
         self.distances = cpu_distances(view.topology, Smt.FIRST)
         self.netdevs = {
             netdev.name: netdev
@@ -286,7 +286,7 @@ class Traffic:
         if place is None:
             online = self.view.topology.online()
             affinity = parse_cpu_list(task.affinity) & online
-            fixed = bool(affinity) and not affinity >= self.usable
+            fixed = bool(affinity) and not affinity >= self._unbound
             if not fixed or len(affinity) == 1:
                 at = min(affinity) if fixed else task.cpu
                 reach: Sequence[float] = self.distances.rows[at] if at in online else _far(self.distances)

@@ -118,7 +118,7 @@ class SpreadRound:
         self._lists: dict[frozenset[int], str] = {}
         self._least: dict[frozenset[int], float] = {}
         """Least load in percent of sets of CPUs, cached until the next move."""
-        self._less_shared_cpus: dict[tuple[str | None, int, frozenset[int]], frozenset[int]] = {}
+        self._less_shared_cpus: dict[tuple[str | None, str, int, frozenset[int]], frozenset[int]] = {}
         """Results of _less_shared(), cached until the next move."""
         self._next: dict[tuple[frozenset[int], int], int | None] = {}
         """By allowed CPUs and present CPU, after the round: the least busy other one."""
@@ -328,10 +328,13 @@ class SpreadRound:
 
     def _less_shared(self, each: ActiveIrq, here: int) -> frozenset[int]:
         """Return the allowed CPUs with a lower sharing level than the present one (here)."""
-        key = each.irq.netdev, here, each.allowed
+        pair = _pair(each)
+        key = each.irq.netdev, pair, here, each.allowed
         if key not in self._less_shared_cpus:
             queues = self._queues[each.irq.netdev]
-            self._less_shared_cpus[key] = frozenset(each.allowed - (queues.cpus if here == 2 else queues.cores).keys())
+            there = queues.cpus if here == 2 else queues.cores
+            taken = {cpu for cpu, pairs in there.items() if len(pairs) > (pair in pairs)}
+            self._less_shared_cpus[key] = each.allowed - taken
         return self._less_shared_cpus[key]
 
     def _is_stationary(self, each: ActiveIrq, sharing: list[ActiveIrq]) -> bool:

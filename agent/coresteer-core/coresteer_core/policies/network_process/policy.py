@@ -66,8 +66,8 @@ _BOUND = ReasonText(
     "{2} bound each of them, in all to {0:cpus}; the cpuset of each has {1} CPUs.",
 )
 _THREADS_BOUND = ReasonText(
-    "Another program bound each of its threads to some of {0:cpus}.",
-    "Another program bound each of their threads to some of {0:cpus}.",
+    "Another program bound its threads to different CPUs, in all to {0:cpus}.",
+    "Another program bound their threads to different CPUs, in all to {0:cpus}.",
 )
 _NEVER_MOVED = ReasonText("It stays on {0:cpus}: {1} are not moved.", "They stay on {0:cpus}: {1} are not moved.")
 
@@ -148,7 +148,7 @@ class _Round:
     def __init__(self, view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> None:
         self.view, self.spec, self.scope = view, spec, scope
         self.online = view.topology.online()
-        self.unreserved = view.usable_cpus()
+        self.unbound = view.unbound_cpus()
         self.least = format_rate(spec.min_bytes_per_s)
         self.usable = view.usable_cpus(allow_isolated=spec.allow_isolated)
         self.capacity = CpuCapacity(
@@ -261,7 +261,7 @@ class _Round:
         known = self._allowed.get(allowed_text)
         if known is None:
             allowed = parse_cpu_list(allowed_text)
-            free = allowed & self.unreserved
+            free = allowed & self.unbound
             known = self._allowed[allowed_text] = (None if self.usable <= allowed else allowed, free)
         return known
 

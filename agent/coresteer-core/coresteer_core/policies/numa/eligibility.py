@@ -6,8 +6,11 @@ from coresteer_core.policies.numa.explain import format_bytes
 from coresteer_core.policies.numa.spec import Numa
 
 
-def why_fixed(task: NumaTask, spec: Numa, usable: frozenset[int], *, bound_by_us: bool) -> str | None:
-    """Return why a process must not move, None where it may. bound_by_us: by the policy or by its static pins."""
+def why_fixed(task: NumaTask, spec: Numa, unbound: frozenset[int], *, bound_by_us: bool) -> str | None:
+    """Return why a process must not move, None where it may. unbound: View.unbound_cpus().
+
+    bound_by_us: by the policy or by its static pins.
+    """
     reasons = (
         (task.kernel or task.bound, "A kernel thread."),
         (task.realtime, "A real-time process."),
@@ -21,7 +24,7 @@ def why_fixed(task: NumaTask, spec: Numa, usable: frozenset[int], *, bound_by_us
         (
             not bound_by_us
             and task.affinity != task.allowed
-            and not parse_cpu_list(task.affinity) >= parse_cpu_list(task.allowed) & usable,
+            and not parse_cpu_list(task.affinity) >= parse_cpu_list(task.allowed) & unbound,
             "Another program bound it to CPUs, which counts as a static pin.",
         ),
     )

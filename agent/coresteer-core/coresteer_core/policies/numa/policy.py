@@ -50,7 +50,7 @@ class _Round:
 
     def __init__(self, view: View, numa: NumaState, spec: Numa, scope: Scope, memory: NumaMemory) -> None:
         self.view, self.numa, self.spec, self.scope, self.memory = view, numa, spec, scope, memory
-        self.usable = view.usable_cpus(allow_isolated=spec.allow_isolated)
+        self.usable, self.unbound = view.usable_cpus(allow_isolated=spec.allow_isolated), view.unbound_cpus()
         self.machine, self.cpus = machine_of(view, self.usable)
         self.index_of = {node: index for index, node in enumerate(self.machine.nodes)}
         self.skipped = SkippedGroups(name_tasks)
@@ -102,7 +102,7 @@ class _Round:
             self.tasks.append(task)
             pin = rule_for(task, self.spec.pins)
             static = pin is not None or self._is_ours(task)
-            why = self._out_of_scope(task) or why_fixed(task, self.spec, self.usable, bound_by_us=static)
+            why = self._out_of_scope(task) or why_fixed(task, self.spec, self.unbound, bound_by_us=static)
             if why is not None:
                 self._skip(task, why)
                 continue
