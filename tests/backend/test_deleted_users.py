@@ -62,7 +62,7 @@ async def test_the_last_administrator_cannot_be_deleted(backend: Backend) -> Non
 
 
 async def test_deleting_a_user_who_is_named_like_an_actor_of_the_system_leaves_its_entries(backend: Backend) -> None:
-    """An earlier version let such a user be created."""
+    """Earlier releases permitted such names."""
     admin = await backend.client("admin")
     former = {"username": "former", "password": PASSWORD, "role": "viewer"}
     user_id = (await admin.post("/api/v1/users", former)).json()["id"]

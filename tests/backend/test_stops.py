@@ -155,17 +155,22 @@ async def test_a_rollout_is_held_while_enforcement_is_stopped_on_a_node_of_it(
     assert not (await node.operator.get(f"/api/v1/rollouts/{rollout['id']}")).json()["sentence"].startswith("Held")
 
 
-async def test_experiments_end_with_a_stop_and_none_begins_during_it(
-    backend: Backend, admin: Client, pool: tuple[str, list[PolicyNode]]
-) -> None:
-    label, (node, _) = pool
-    spec = {
+def observing(node: PolicyNode) -> dict[str, object]:
+    """Return the specification of an A/A experiment that only observes."""
+    return {
         "name": "a try",
         "kind": "aa",
         "node_id": node.agent.node_id,
         "workload": {"type": "observe"},
         "primary": "rtt_p99_us",
     }
+
+
+async def test_experiments_end_with_a_stop_and_none_begins_during_it(
+    backend: Backend, admin: Client, pool: tuple[str, list[PolicyNode]]
+) -> None:
+    label, (node, _) = pool
+    spec = observing(node)
     first = await asked(node.operator, "/api/v1/experiments", {"spec": spec}, 201)
     assert (await asked(admin, "/api/v1/stops/preview", {"labels": {"pool": label}}))["experiments"] == 1
     await begun(admin, label)
@@ -180,13 +185,7 @@ async def test_an_experiment_ends_when_its_node_comes_into_the_scope_of_a_stop(
     admin: Client, pool: tuple[str, list[PolicyNode]]
 ) -> None:
     label, (node, _) = pool
-    spec = {
-        "name": "a try",
-        "kind": "aa",
-        "node_id": node.agent.node_id,
-        "workload": {"type": "observe"},
-        "primary": "rtt_p99_us",
-    }
+    spec = observing(node)
     await begun(admin, f"{label}-2")
     started = await asked(node.operator, "/api/v1/experiments", {"spec": spec}, 201)
     await node.operator.patch(node.path, {"labels": {"pool": f"{label}-2"}})

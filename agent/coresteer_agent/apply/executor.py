@@ -18,6 +18,7 @@ from coresteer_agent.apply.handler import Handler
 from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_agent.apply.netdev_common import REJECTED_ERRNOS, UNSUPPORTED_ERRNOS
 from coresteer_agent.apply.registry import Tunable
+from coresteer_agent.apply.results import journal_error_text, not_recorded, result_of, shorten_value
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_agent.apply.task_common import own_and_ancestors
 from coresteer_agent.collect.netdev import netdev_names
@@ -30,8 +31,6 @@ from coresteer_core.settings import Setting, SettingError, parse_setting
 from coresteer_core.settings.netdev import NetdevSetting
 
 _log = logging.getLogger(__name__)
-
-_MAX_VALUE_CHARS = 80
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
@@ -114,7 +113,7 @@ class Executor:
             sentence = (
                 f"The journal cannot be {need} ({journal_error_text(error)}), so {setting.describe()} was not changed."
             )
-            return _result(setting, Outcome.FAILED, sentence)
+            return result_of(setting, Outcome.FAILED, sentence)
 
     def _apply(  # noqa: PLR0911 - one return a stage
         self, setting: Setting, was: str, value: str, *, change_id: str, allow_isolated: bool
@@ -127,7 +126,7 @@ class Executor:
         if original is not None and _same_in_view(setting, original, value):
             value = original  # even where the guard would refuse it, as in undo
         elif found_refusals := self._refusals(setting, value, allow_isolated=allow_isolated):
-            return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in found_refusals))
+            return result_of(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in found_refusals))
         found = self._read(setting)
         if isinstance(found, Result):
             return found
@@ -135,13 +134,13 @@ class Executor:
             return foreign
         if self._has_value(setting, found, value):
             sentence = f"{setting.describe()} is already set to {shorten_value(value)}."
-            return _result(setting, Outcome.UNCHANGED, sentence, found, found)
+            return result_of(setting, Outcome.UNCHANGED, sentence, found, found)
         if not _same_in_view(setting, found, was):
             sentence = (
                 f"{setting.describe()} was {shorten_value(was)} when this was previewed and is "
                 f"{shorten_value(found)} now; preview again."
             )
-            return _result(setting, Outcome.REFUSED, sentence, found)
+            return result_of(setting, Outcome.REFUSED, sentence, found)
         first = setting.key not in self._journal.originals()
         self._journal.record_original(change_id, setting.key, found, self._tunable(setting).owners())
         done = f"{setting.describe()} was changed from {shorten_value(found)} to {shorten_value(value)}."
@@ -168,12 +167,12 @@ class Executor:
             return unsupported
         if setting.key not in self._journal.originals():
             sentence = f"No open or confirmed change has set {setting.describe()}, so it is not steered."
-            return _result(setting, Outcome.REFUSED, sentence)
+            return result_of(setting, Outcome.REFUSED, sentence)
         original = self._journal.originals()[setting.key]
         if _same_in_view(setting, original, value):
             value = original  # of each thread, as in _apply
         elif found_refusals := self._refusals(setting, value, allow_isolated=False):
-            return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in found_refusals))
+            return result_of(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in found_refusals))
         found = self._read(setting)
         if isinstance(found, Result):
             return found
@@ -182,7 +181,7 @@ class Executor:
                 f"{setting.describe()} is {shorten_value(found)} instead of {shorten_value(was)}: "
                 "another program changed it."
             )
-            return _result(setting, Outcome.REFUSED, sentence, found, found)
+            return result_of(setting, Outcome.REFUSED, sentence, found, found)
         done = f"{setting.describe()} was changed from {shorten_value(found)} to {shorten_value(value)}."
         result = yield from self._write(setting, value, found, done)
         if result.done:
@@ -220,7 +219,7 @@ class Executor:
                     return self._record_restored(setting, result)
                 return result
         except (OSError, JournalError) as error:
-            return _not_recorded((yield from self._restore(setting, value, action.was)), error)
+            return not_recorded((yield from self._restore(setting, value, action.was)), error)
 
     def forget(self, key: str) -> None:
         """Forget the original value of a setting, so that nothing restores it. Raises OSError or JournalError."""
@@ -283,18 +282,20 @@ class Executor:
         if isinstance(found, Result):
             return found
         if _same_in_view(setting, found, value):
-            return _result(setting, Outcome.UNCHANGED, f"{setting.describe()} is {shorten_value(found)}.", found, found)
+            return result_of(
+                setting, Outcome.UNCHANGED, f"{setting.describe()} is {shorten_value(found)}.", found, found
+            )
         sentence = (
             f"{setting.describe()} is {shorten_value(found)} instead of {shorten_value(value)}: "
             "another program changed it."
         )
-        return _result(setting, Outcome.FAILED, sentence, found, found)
+        return result_of(setting, Outcome.FAILED, sentence, found, found)
 
     def _foreign(self, setting: Setting, found: str) -> Result | None:
         """Return a Result that refuses to overwrite another program's value of a setting; None if it is Coresteer's."""
         if setting.unowned is None or found in (setting.unowned, *self._journal.own_values(setting.key)):
             return None
-        return _result(setting, Outcome.REFUSED, setting.foreign_sentence(found), found, found)
+        return result_of(setting, Outcome.REFUSED, setting.foreign_sentence(found), found, found)
 
     def _claim(self, setting: Setting, value: str) -> Result | None:
         """Read a setting that keeps others' values just before its write, and journal that the value is Coresteer's.
@@ -314,7 +315,7 @@ class Executor:
                 sentence = (
                     f"The journal cannot be written ({journal_error_text(error)}), so {setting.describe()} stays."
                 )
-                return _result(setting, Outcome.FAILED, sentence, found, found)
+                return result_of(setting, Outcome.FAILED, sentence, found, found)
         return foreign
 
     def _restore(self, setting: Setting, value: str, was: str) -> Steps[Result]:
@@ -326,7 +327,7 @@ class Executor:
             return replace(foreign, outcome=Outcome.UNSUPPORTED)  # Coresteer's rule is gone, so nothing is to be undone
         if found is not None and self._has_value(setting, found, value):
             sentence = f"{setting.describe()} is {shorten_value(value)}, as before."
-            return _result(setting, Outcome.UNCHANGED, sentence, found, found)
+            return result_of(setting, Outcome.UNCHANGED, sentence, found, found)
         sentence = f"{setting.describe()} was restored to {shorten_value(value)}."
         if was and found is not None and not setting.equal(found, was):
             sentence += (
@@ -339,7 +340,7 @@ class Executor:
         try:
             self._journal.record_restored(setting.key)
         except OSError as error:
-            return _not_recorded(result, error)
+            return not_recorded(result, error)
         return result
 
     def _exact_original(self, setting: Setting, value: str) -> str:
@@ -391,7 +392,7 @@ class Executor:
         sentence = (
             f"{setting.describe()} no longer exists: it belonged to {', '.join(before)}, now to {', '.join(now)}."
         )
-        return _result(setting, Outcome.UNSUPPORTED, sentence)
+        return result_of(setting, Outcome.UNSUPPORTED, sentence)
 
     def _renamed(self, setting: Setting) -> Setting | None:
         """Return the setting under its netdev's present name if the netdev was renamed since the write; else None."""
@@ -410,8 +411,8 @@ class Executor:
             if self._tunable(setting).exists():
                 return None
         except OSError as error:
-            return _result(setting, Outcome.FAILED, f"{setting.describe()} cannot be accessed: {error.strerror}.")
-        return _result(setting, Outcome.UNSUPPORTED, f"{setting.describe()} {setting.absence}.")
+            return result_of(setting, Outcome.FAILED, f"{setting.describe()} cannot be accessed: {error.strerror}.")
+        return result_of(setting, Outcome.UNSUPPORTED, f"{setting.describe()} {setting.absence}.")
 
     def _read(self, setting: Setting) -> str | Result:
         try:
@@ -420,7 +421,7 @@ class Executor:
             sentence = f"The value of {setting.describe()} cannot be read: {error.strerror}."
         except SettingError as error:
             sentence = f"The value of {setting.describe()} cannot be parsed: {error}"
-        return _result(setting, Outcome.FAILED, sentence)
+        return result_of(setting, Outcome.FAILED, sentence)
 
     def _write(self, setting: Setting, value: str, found: str | None, done: str) -> Steps[Result]:
         if (unclaimed := self._claim(setting, value)) is not None:
@@ -438,7 +439,7 @@ class Executor:
             self._disown_replaced(setting, after)
             if isinstance(error, OSError) and error.errno in REJECTED_ERRNOS:
                 self._attempted(WriteAttempt(setting, value, found, None, why, error.errno in UNSUPPORTED_ERRNOS))
-            return _result(
+            return result_of(
                 setting,
                 outcome,
                 f"{setting.describe()} cannot be set to {shorten_value(value)}. {why}",
@@ -448,7 +449,7 @@ class Executor:
         after = self._read(setting)
         if isinstance(after, Result):
             sentence = f"{done} But its value could not be read back: {after.sentence}"
-            return self._removed(setting) or _result(setting, Outcome.FAILED, sentence, found)
+            return self._removed(setting) or result_of(setting, Outcome.FAILED, sentence, found)
         accepted = self._has_value(setting, after, value)
         self._attempted(WriteAttempt(setting, value, found, value if accepted else after))
         if not accepted:
@@ -461,11 +462,11 @@ class Executor:
                 removed = after == setting.unowned
                 sentence += " It was removed." if removed else f" Remove it: {setting.shell_command(setting.unowned)}."
             self._disown_replaced(setting, after)
-            return _result(setting, Outcome.FAILED, sentence, found, after)
+            return result_of(setting, Outcome.FAILED, sentence, found, after)
         self._disown_replaced(setting, after)
         if not setting.equal(after, value):  # as near as the node comes to it now: threads ended, a list not emptied
             done += f" It reads {shorten_value(after)}."
-        return _result(setting, Outcome.APPLIED, done, found, after)
+        return result_of(setting, Outcome.APPLIED, done, found, after)
 
     def _withdraw(self, setting: Setting, unowned: str, altered: str) -> Steps[str]:
         """Remove what the kernel made of a value just written, and return the value after that.
@@ -497,23 +498,3 @@ def _is_known(key: str) -> bool:
 def _same_in_view(setting: Setting, first: str, second: str) -> bool:
     """Return whether a View shows two values of a setting as the same value."""
     return setting.equal(setting.value_in_view(first), setting.value_in_view(second))
-
-
-def journal_error_text(error: OSError | JournalError) -> str:
-    """Return the message of an error of the journal, to be embedded in a sentence."""
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error).rstrip(".")
-
-
-def _not_recorded(result: Result, error: OSError | JournalError) -> Result:
-    return replace(result, sentence=f"{result.sentence} The journal could not record it: {journal_error_text(error)}.")
-
-
-def shorten_value(value: str) -> str:
-    """Return a setting's value for a sentence, cut to 80 characters."""
-    return value if len(value) <= _MAX_VALUE_CHARS else f"{value[:_MAX_VALUE_CHARS]}…"
-
-
-def _result(
-    setting: Setting, outcome: Outcome, sentence: str, found: str | None = None, after: str | None = None
-) -> Result:
-    return Result(setting.key, outcome, sentence, found, after)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coresteer_agent.apply.executor import Executor, Steps, journal_error_text
+from coresteer_agent.apply.executor import Executor, Steps
 from coresteer_agent.apply.journal import Journal, JournalError
+from coresteer_agent.apply.results import journal_error_text
 from coresteer_core.changes.events import (
     AcknowledgedByBackend,
     AgentRestarted,

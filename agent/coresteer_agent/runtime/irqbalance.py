@@ -4,8 +4,8 @@ import os
 import shutil
 from collections.abc import Iterable
 
-from coresteer_agent.apply.executor import journal_error_text
 from coresteer_agent.apply.journal import JournalError
+from coresteer_agent.apply.results import journal_error_text
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.supervisor import Config

@@ -311,7 +311,7 @@ async def delete_user(session: AsyncSession, by: Identity, user_id: int) -> None
     record(session, actor=by.username, action="user.delete", target=f"user {user.username}")
     await session.flush()
     await repository.delete_user(session, user)
-    if user.username not in SYSTEM_ACTORS:  # such a user of an earlier version shares them with the log's own entries
+    if user.username not in SYSTEM_ACTORS:  # else the system's own entries would be anonymized as well
         await anonymize_user(session, user_id=user_id, username=user.username, actor=by.username)
 
 

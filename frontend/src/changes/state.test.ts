@@ -28,12 +28,6 @@ test("nothing is said of a change without figures", () => {
   expect(afterWords(change({ state: "confirmed", observation: null }))).toBeNull();
 });
 
-test("an extended change that was not confirmed names the extended time", () => {
-  const extended = { applied_at: "2026-11-21T08:00:00Z", deadline_at: "2026-11-21T08:04:00Z", confirm_timeout_s: 120 };
-  const words = afterWords(change({ status: "rolled_back", ended_by: "timeout", observation: null, ...extended }));
-  expect(words?.text).toBe("not confirmed in 4\u00a0min");
-});
-
 const by = { change: "c2", by: "ann", at: "2026-11-23T08:05:00Z" };
 
 test("an undone change keeps what was seen after it, and says who undid it", () => {

@@ -58,21 +58,15 @@ export function undoneText({ undone, created_at }: Change): string | null {
   return `undone by ${undone.by}, ${time}`;
 }
 
-/** How long a change could be confirmed, in seconds; an extension moves the deadline. */
-function confirmableS({ applied_at, deadline_at, confirm_timeout_s }: Change): number {
-  if (applied_at === null || deadline_at === null) return confirm_timeout_s;
-  return (Date.parse(deadline_at) - Date.parse(applied_at)) / 1000;
-}
-
 /** How a change ended if it did not last: why it failed or was rolled back, or who undid it. */
 function endWords(change: Change): Words | null {
-  const { status, ended_by, ended_at, steps, experiment_id } = change;
+  const { status, ended_by, ended_at, steps, confirm_timeout_s, experiment_id } = change;
   const last = steps.at(-1)?.sentence ?? "";
   if (status === "failed") return { text: last, tone: "bad" };
   const undone = undoneText(change);
   if (undone !== null) return { text: undone, tone: "muted" };
   if (status !== "rolled_back") return null;
-  if (ended_by === "timeout") return { text: `not confirmed in ${duration(confirmableS(change))}`, tone: "muted" };
+  if (ended_by === "timeout") return { text: `not confirmed in ${duration(confirm_timeout_s)}`, tone: "muted" };
   if (ended_by === "user") {
     const at = ended_at === null ? "" : `, ${clock(Date.parse(ended_at))}`;
     return { text: `${experiment_id === null ? "by a user" : "after its run"}${at}`, tone: "muted" };

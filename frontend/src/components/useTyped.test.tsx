@@ -20,7 +20,7 @@ function setUp(url = "") {
   };
 }
 
-test("what is typed while a navigation is under way stays, and is published next", () => {
+test("text typed during a navigation stays in the field and is published next", () => {
   const field = setUp();
   field.type("role");
   field.pause();

@@ -84,7 +84,7 @@ class NetTask(Struct, frozen=True):
     the CPUs of its cpuset. cpu: where its busiest thread ran last. cpu_share: of one CPU, 0.0 to its number of threads.
     idle_s: since the last byte in either direction. started_ticks: its start time, which distinguishes it from a later
     process with the same PID. bound: a kernel thread bound to its CPUs. user, command, unit: None where unknown.
-    listens: its listening TCP ports, the lowest 1,024; such a process is included while it is idle, too. clients:
+    listens: its listening TCP ports, the lowest 1,024; such a process is also included while it is idle. clients:
     remote addresses of accepted connections, the busiest few. params: its other settings by the end of their key, such
     as ``nice``. cpu_cgroup: its path in version 1 of cgroups where that controls the CPU; cgroup: in version 2. kernel:
     a kernel thread. realtime: its main thread, or another one that was read, has a real-time scheduling policy. agent:
