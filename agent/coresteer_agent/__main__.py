@@ -72,7 +72,9 @@ def _parser(detailed: Sequence[str] = ("simulate", "workload")) -> argparse.Argu
     _add_root(run)
     _add_state_dir(run)
     run.add_argument("--interval", type=float, metavar="S", help="seconds between samples, 0.1 to 60 (default: 1)")
-    run.add_argument("--name", help="this node's name when it enrols (default: the host name)")
+    run.add_argument(
+        "--name", help="this node's name when it enrols, also from CORESTEER_NODE_NAME (default: the host name)"
+    )
     run.add_argument(
         "--token-file", type=Path, metavar="FILE", help="enrol with the enrolment token in FILE if there is no key yet"
     )
@@ -94,7 +96,7 @@ def _parser(detailed: Sequence[str] = ("simulate", "workload")) -> argparse.Argu
     _add_backend(enrol)
     _add_state_dir(enrol)
     enrol.add_argument("--token", required=True, help="the enrolment token")
-    enrol.add_argument("--name", help="this node's name (default: the host name)")
+    enrol.add_argument("--name", help="this node's name, also from CORESTEER_NODE_NAME (default: the host name)")
 
     for name, what in (("topology", "CPUs, NUMA nodes and caches"), ("sample", "all raw counters once")):
         command = _command(commands, name, f"print {what}", _print)

@@ -89,8 +89,10 @@ def capture(root: Path, folder: Path) -> Captured:
         tree.place(path)
     for path in sorted(requested.listed):
         if path.startswith("sys/"):  # not /proc, which lists much that the collectors do not read
+            of_netdev = path.rpartition("/")[0] == netdev.NETDEV_FOLDER  # its MAC address is left out
             for name in files.names(root, path):
-                tree.place(f"{path}/{name}")
+                if not of_netdev or name.startswith(netdev.LOWER):
+                    tree.place(f"{path}/{name}")
     unread = {}
     for path in sorted(path for path in requested.read - _LEFT_OUT if not path.startswith(boot_files.PRIVATE)):
         try:

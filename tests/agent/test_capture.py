@@ -118,6 +118,17 @@ def test_a_virtio_netdevs_interrupts_are_found_above_its_device(tmp_path: Path) 
     assert not any("address" in path for path in entries(folder))
 
 
+def test_the_netdevs_below_a_bond_are_in_the_capture(tmp_path: Path) -> None:
+    root = tmp_path / "machine"
+    for name in ("bond0", "eth0", "eth1"):
+        write(root, f"sys/class/net/{name}/address", "52:54:00:12:34:56\n")
+    for name in ("eth0", "eth1"):
+        (root / f"sys/class/net/bond0/lower_{name}").symlink_to(f"../{name}")
+    folder = captured(root)
+    assert [netdev.lower for netdev in InventoryReader(folder).read().netdevs] == [["eth0", "eth1"], [], []]
+    assert not any("address" in path for path in entries(folder))
+
+
 def test_netlinks_queues_are_in_the_capture(tree: LargeTree) -> None:
     write(tree.root, NETLINK_PATH, '{"2":{"rx-0":{"irq":63,"source":"netlink","napi_id":8193}}}')
     queue = InventoryReader(captured(tree.root)).read().netdevs[0].queues[0]

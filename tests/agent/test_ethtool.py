@@ -1,5 +1,6 @@
 """What is asked of the kernel by the ethtool ioctl; the machine itself answers in the lab."""
 
+import errno
 import struct
 
 import pytest
@@ -17,6 +18,33 @@ def test_an_rss_table_is_written_without_ending_a_symmetric_hash(monkeypatch: py
     monkeypatch.setattr(ethtool, "ioctl", answer)
     ethtool.set_rss("eth0", [2, 3])
     assert struct.unpack("=IIIIBB6x2I", asked[-1]) == (0x47, 0, 2, 0, 0, 1, 2, 3)
+
+
+TABLE = struct.pack("=2I", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "input_xfrm"),
+    [({6: 2}, 2), ({6: 1}, 1), ({}, 0)],
+    ids=["symmetric-or-xor", "symmetric-xor", "the kernel leaves zero out"],
+)
+def test_the_transformation_of_the_hashs_input_is_read(
+    attributes: dict[int, int], input_xfrm: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = {number: memoryview(struct.pack("=I", value)) for number, value in ({3: 1} | attributes).items()}
+    answer = numbers | {4: memoryview(TABLE), 5: memoryview(b"key")}
+    monkeypatch.setattr(ethtool, "exchange", lambda *_: answer)
+    assert ethtool.read_rss("eth0") == ethtool.Rss(b"key", [1, 0], "toeplitz", input_xfrm)
+
+
+def test_the_transformation_of_the_hashs_input_is_read_by_ioctl(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    answer = struct.pack("=IIIIBB6x", 0x46, 0, 2, 3, 1, 2) + TABLE + b"key"
+    monkeypatch.setattr(ethtool, "exchange", absent)
+    monkeypatch.setattr(ethtool, "ioctl", lambda _, command: answer[: len(command)])
+    assert ethtool.read_rss("eth0") == ethtool.Rss(b"key", [1, 0], "toeplitz", 2)
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,35 @@ def test_no_load_runs_on_a_cpu_that_is_off_limits(node: Node, monkeypatch: pytes
     assert seen == ([before - {min(before)}] if len(before) > 1 else [])
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="There is no other CPU.")
+def test_an_agent_whose_own_cpus_are_off_limits_generates_load_on_the_others(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.sched_getaffinity(0)
+    own = {min(before)}
+    seen: list[set[int]] = []
+    monkeypatch.setattr(FakeLoad, "start", lambda *_: seen.append(os.sched_getaffinity(0)))
+    os.sched_setaffinity(0, own)
+    try:
+        node.inventory = Inventory([], [], limits=Limits(SettingLimits(cpus_off_limits=str(min(own)))))
+        node.begin()
+        node.run(a_run())
+        assert os.sched_getaffinity(0) == own
+    finally:
+        os.sched_setaffinity(0, before)
+    assert len(seen) == 1
+    assert seen[0].isdisjoint(own) and seen[0] >= before - own
+
+
+def test_where_every_cpu_is_off_limits_no_load_is_generated_and_the_limit_is_named(node: Node) -> None:
+    node.inventory = Inventory([], [], limits=Limits(SettingLimits(cpus_off_limits="0-8191")))
+    failed = node.begin()
+    assert failed.state is RunState.FAILED
+    assert failed.sentence.startswith(
+        "The agent may use no CPU that is not off limits on this node: see cpus_off_limits"
+    )
+
+
 def test_a_second_begin_ends_the_first(node: Node) -> None:
     node.begin()
     node.run(a_run(warmup_s=60))

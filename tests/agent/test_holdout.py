@@ -21,7 +21,7 @@ from coresteer_core.changes.events import AgentStopping, Event, MetricsMeasured
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.policies import engine
 from coresteer_core.policies.base import ROUND_PERIOD_S, HoldoutReport, HoldoutState, Mode, Ownership
-from coresteer_core.policies.engine_state import PolicyInForce
+from coresteer_core.policies.engine_state import Holding, PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.protocol import DecisionMessage
 
@@ -85,6 +85,19 @@ def test_each_switch_is_reported_with_its_actions_before_the_state_is(node: Node
     assert (plan.change_id, state.change_id) == (node.ends()[-1].change_id, None)
     assert "2 settings are restored" in plan.evaluation.sentence
     assert [(action.was, action.becomes) for action in state.evaluation.actions] == [("0-7", "2"), ("0-7", "3")]
+
+
+def test_an_original_with_a_value_for_each_of_many_threads_is_reported_as_a_view_shows_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node.policies, "_ended", lambda _: [])
+    original = ";".join(["0-3", *(f"{thread}={thread % 8}" for thread in range(1000, 5000))])
+    holdings = {"task/812/affinity": Holding(SLOW.policy_id, original, "2", 0.0)}
+    node.policies._tracked.set_memory(replace(node.policies._state.memory, holdings=holdings))
+    told = len(node.decisions())
+    held_out(node, seconds=ROUND_PERIOD_S)
+    (action,) = node.decisions()[told].evaluation.actions
+    assert (action.was, action.becomes) == ("2", "0-7")
 
 
 def test_a_policy_that_has_set_nothing_is_held_out_at_once(start: Start) -> None:

@@ -1,6 +1,7 @@
 """A whole agent in a process of its own, on a small captured tree, against a backend of the test's own."""
 
 import errno
+import math
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import msgspec
 import pytest
@@ -344,6 +346,28 @@ def test_a_failing_collector_is_logged_once_and_the_confirmation_timer_runs(  # 
     assert len([message for message in caplog.messages if "a mistake of ours" in message]) == 1
 
 
+@pytest.mark.parametrize("by", ["tick", "check_guardrails"])
+def test_a_change_that_ends_by_itself_disturbs_an_experiments_run(
+    by: str, root: Path, tmp_path: Path, told: list[ChangeMessage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_here(root, tmp_path / "state")
+    disturbed = set[str]()
+
+    def roll_back(*_: object) -> frozenset[str]:
+        agent.stop()
+        return frozenset({"irq/41/affinity"})
+
+    session = MagicMock(due=math.inf, note_disturbance=disturbed.update)
+    session.step.return_value = session.end.return_value = frozenset()
+    monkeypatch.setattr(agent, "_experiment", session)
+    monkeypatch.setattr(agent._changes, by, roll_back)
+    patience = threading.Timer(PATIENCE_S, agent.stop)
+    patience.start()
+    agent.run()
+    patience.cancel()
+    assert disturbed == {"irq/41/affinity"}
+
+
 def test_policies_are_evaluated_while_persisted_settings_fail(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,6 +440,8 @@ def test_policies_are_evaluated_with_recent_rates_and_network_processes(
     flows.append([])
     again._decide()
     assert affinity(root) == "1"
+    again._check_node()
+    assert again._inventory.held == {"irq/41/affinity": "7"}
 
 
 def test_policies_do_not_use_old_rates_where_none_can_be_read(

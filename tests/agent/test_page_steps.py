@@ -180,6 +180,15 @@ def test_a_change_is_applied_once_all_steps_are_done_and_others_are_handled_mean
     assert pages(node.root) == BEFORE
 
 
+def test_a_rollback_during_the_move_follows_it(node: Node) -> None:
+    node.changes.handle(Apply("c1", MOVE, 120))
+    assert node.changes.busy
+    node.changes.handle(Rollback("c1"))
+    assert node.finish() == 10
+    assert node.states() == [ChangeState.APPLYING, ChangeState.ROLLED_BACK]
+    assert pages(node.root) == BEFORE
+
+
 def test_an_agent_that_stops_finishes_the_move_and_undoes_it(node: Node) -> None:
     node.changes.handle(Apply("c1", MOVE, 120))
     assert node.changes.stop() == {KEY}

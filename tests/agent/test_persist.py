@@ -284,6 +284,25 @@ def test_a_setting_that_cannot_be_set_is_left_out_with_the_reason_and_the_others
     assert why in said
 
 
+def test_a_setting_that_another_program_changes_before_the_confirmation_is_left_out_and_the_others_are_set(
+    machine: Machine,
+) -> None:
+    machine.set_by_hand(irq41="2", irq42="3", numa_balancing="0")
+    machine.command("persist", "irq/41/affinity", "irq/42/affinity", BALANCING)
+    machine.reboot(NAMES)
+    agent = machine.start()
+    agent.steps(CONFIRM_AFTER_S / 2)
+    machine.write("proc/irq/41/smp_affinity_list", "5\n")
+    agent.steps(CONFIRM_AFTER_S + ROUND_PERIOD_S)
+    machine.write("proc/irq/41/smp_affinity_list", "6\n")
+    agent.steps(CONFIRM_AFTER_S + ROUND_PERIOD_S)
+    settings = machine.affinity(41), machine.affinity(42), machine.read("proc/sys/kernel/numa_balancing")
+    assert settings == ("6", "3", "0")
+    assert left_out(machine) == {
+        "irq/41/affinity (eth0-rx-0): CPU 2": "IRQ 41 is 5 instead of 2: another program changed it."
+    }
+
+
 def test_a_setting_that_this_version_does_not_know_is_left_out_and_the_others_are_set(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,6 +118,21 @@ def test_a_move_rolled_back_by_a_guardrail_is_not_repeated_at_once(node: Node) -
     assert affinity(node.root, 41) == "0-7", "the second pause is twice as long"
 
 
+def test_a_setting_whose_takeover_is_rolled_back_belongs_to_the_policy_before(node: Node) -> None:
+    enforced(node)
+    node.wants = {41: "3"}
+    damping = replace(SPREAD.damping, dwell_s=0.0)
+    first = replace(SPREAD, policy_id="p2", name="first", rank=5, guardrails=[RAIL], damping=damping)
+    node.policies.set_policies([SPREAD, first])
+    node.steps(ROUND_PERIOD_S)
+    assert (affinity(node.root, 41), node.held()["irq/41/affinity"].policy_id) == ("3", "p2")
+    for _ in range(2):
+        node.changes.feed(MetricsMeasured({"busiest_cpu_percent": 99.0}, 1.0))
+    node.steps(ROUND_PERIOD_S)
+    held = node.held()["irq/41/affinity"]
+    assert (affinity(node.root, 41), held.policy_id, held.value, held.original) == ("2", "p1", "2", "0-7")
+
+
 def test_a_failing_setting_is_not_tried_every_round_and_does_not_block_others(node: Node) -> None:
     (node.root / "proc/irq/41/smp_affinity_list").chmod(0o444)
     node.wants = {41: "2", 42: "3"}
@@ -313,9 +328,12 @@ def test_an_agent_that_ends_before_a_change_is_confirmed_holds_nothing_afterward
 
 def test_after_a_reboot_policies_are_in_force_and_nothing_is_held(node: Node, start: Start) -> None:
     enforced(node)
+    assert node.policies.held == {"irq/41/affinity": SPREAD.policy_id}
     node.changes.close()
     (node.root / "proc/sys/kernel/random/boot_id").write_text("boot 2\n")
-    assert start().policies._state == PolicyState(policies=[SPREAD])
+    again = start()
+    assert again.policies._state == PolicyState(policies=[SPREAD])
+    assert again.policies.held == {}
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"boot_id": 3}'])
@@ -368,6 +386,22 @@ def test_an_ended_process_and_a_reused_pid_are_not_held(root: Path, tmp_path: Pa
         processes=dict.fromkeys(keys, 100),
     )
     assert PoliciesFile(tmp_path / "policies.json", root).settings_of_ended_processes(memory) == keys[1:]
+
+
+@pytest.mark.parametrize(
+    ("key", "forgotten"),
+    [("task/12/affinity", True), ("cgroup/db/cpu.weight", True), ("netdev/eth0/flow-rule/3", False)],
+)
+def test_the_original_of_what_has_ended_is_forgotten_but_a_renamed_device_is_to_be_restored(
+    node: Node, monkeypatch: pytest.MonkeyPatch, key: str, forgotten: bool
+) -> None:
+    assert node.changes._journal is not None
+    node.changes._journal.record_original("c", key, "", ["another one"])
+    node.policies._tracked.set_memory(EngineMemory({key: Holding("p1", "", "", 0.0)}))
+    monkeypatch.setattr(node.policies, "_ended", lambda memory: list(memory.holdings))
+    node.policies.step(node.view())
+    assert node.held() == {}
+    assert (key not in node.changes.changed_settings) is forgotten
 
 
 def first_round(root: Path, state: Path) -> Operation:

@@ -17,9 +17,9 @@ from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.runtime.changes import NodeChanges
-from coresteer_core.changes.events import AgentRestarted, Changes, InverseRan, RunInverse
+from coresteer_core.changes.events import AgentRestarted, Changes, InverseRan, RestoreRequested, RunInverse
 from coresteer_core.changes.machine import advance
-from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.plan import Action, Plan, inverse
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
 from coresteer_core.node.tasks import NetTask
@@ -341,3 +341,24 @@ def test_a_confirmation_that_the_journal_cannot_record_is_not_reported_as_confir
     ]
     assert told[2].remaining_s is not None
     assert told[2].sentence.endswith("(No space left on device), so the change cannot be confirmed yet.")
+
+
+def test_settings_that_a_policy_restored_can_be_changed_although_the_journal_could_not_record_it(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[ChangeMessage] = []
+    keeper = NodeChanges(root, tmp_path / "journal.jsonl", None, lambda: make_view(8), told.append)
+    move = Plan([Action("irq/41/affinity", "0-7", "2", "test")])
+    keeper.handle(Apply("c", move, 60))
+    keeper.handle(Confirm("c"))
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        keeper.feed(RestoreRequested("r", inverse(move), "spread", "The policy was disabled."))
+    keeper.handle(Apply("d", move, 60))
+    keeper.close()
+    last = {message.change_id: message.state for message in told}
+    assert last == {"c": ChangeState.CONFIRMED, "r": ChangeState.CONFIRMED, "d": ChangeState.UNCONFIRMED}

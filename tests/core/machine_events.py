@@ -92,8 +92,9 @@ def with_functions(machine: Machine, random: Random) -> Machine:
 def _with_bond(machine: Machine, random: Random) -> Machine:
     """Half of the processes receive over a bond; which of its NICs and queues is not known."""
     queues = [Queue(f"{kind}-{n}") for kind in ("rx", "tx") for n in range(random.choice([0, 16]))]
-    bond = make_netdev("bond0", "bonding", virtual=True, numa_node=None, queues=queues)
     inventory = machine.view.inventory
+    nics = [netdev.name for netdev in inventory.netdevs if not netdev.virtual]
+    bond = make_netdev("bond0", None, virtual=True, numa_node=None, queues=queues, lower=nics)
     tasks = [
         replace(
             task,

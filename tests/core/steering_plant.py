@@ -195,7 +195,7 @@ class Plant:
                 column[at] += cost * flow.rx_bytes_per_s
                 busy[at] += cost * flow.rx_bytes_per_s
             if nic.bond is not None or (rfs and nic.opaque):
-                queue, how = -1, ""
+                queue, how, rfs = -1, "", rfs and nic.bond is None
             key = ("", -1, "", False) if flow.unplaced else (nic.bond or nic.name, queue, how, rfs)
             sums = summed.setdefault(flow.pid, {}).setdefault(key, [0, 0.0])
             sums[0] += 1
@@ -246,7 +246,16 @@ class Plant:
         inventory = Inventory(
             [
                 *(self._netdev(nic) for nic in self.nics),
-                *(make_netdev(b, "bonding", virtual=True) for b in sorted({nic.bond for nic in self.nics if nic.bond})),
+                *(
+                    make_netdev(
+                        bond,
+                        None,
+                        virtual=True,
+                        queues=[Queue("rx-0", params={"rps_flow_cnt": "0"})],
+                        lower=[nic.name for nic in self.nics if nic.bond == bond],
+                    )
+                    for bond in sorted({nic.bond for nic in self.nics if nic.bond})
+                ),
             ],
             [irq for nic in self.nics if not nic.resetting for irq in self._irqs(nic)],
             settings={"kernel/rps_sock_flow_entries": str(self.entries)},

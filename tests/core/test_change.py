@@ -1,11 +1,13 @@
 import math
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
+from coresteer_core.bounds import MAX_VALUE
 from coresteer_core.changes.events import (
     AcknowledgedByBackend,
     AgentRestarted,
@@ -200,6 +202,27 @@ def test_a_user_may_roll_back_before_and_after_confirming(machine: Machine, conf
     assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.USER)
     assert machine.kernel["a"] == "0"
     assert machine.feed(RollbackRequested("x")) == [ended]
+
+
+@pytest.mark.parametrize(
+    ("keys", "stuck", "ends"),
+    [
+        (("a", "b"), set(), (ROLLED_BACK, EndedBy.USER, "Rolled back on request. All 2 settings are restored.")),
+        (("a", "c"), {"c"}, (FAILED, EndedBy.ERROR, "c is managed. a is 0.")),
+    ],
+)
+def test_a_rollback_during_the_writes_follows_them(
+    machine: Machine, keys: tuple[str, ...], stuck: set[str], ends: tuple[ChangeState, EndedBy, str]
+) -> None:
+    machine.unfinished = []
+    machine.stuck = stuck
+    machine.apply("x", *keys)
+    assert machine.feed(RollbackRequested("x")) + machine.feed(RollbackRequested("x")) == []
+    reported = len(machine.reported)
+    machine.finish()
+    (ended,) = machine.reported[reported:]
+    assert (ended.state, ended.ended_by, ended.sentence) == ends
+    assert set(machine.kernel.values()) == {"0"}
 
 
 def test_a_confirmed_change_under_a_later_one_is_not_rolled_back(machine: Machine) -> None:
@@ -541,6 +564,21 @@ def test_the_plans_of_ended_changes_are_bounded_in_characters() -> None:
     assert "x39" in state.changes
 
 
+def test_a_report_about_the_values_of_many_threads_fits_into_a_message(machine: Machine) -> None:
+    keys = [f"key {number}" for number in range(MAX_PLAN_ACTIONS)]
+    long = "0-7" + "".join(f";{thread}={thread % 8}" for thread in range(1000, 5000))
+    machine.kernel |= dict.fromkeys(keys, "0")
+    machine.apply("x", *keys)
+    results = [Result(key, Outcome.FAILED, f"{key} is {long}.", long, long) for key in keys]
+    machine.state = replace(machine.state, changes={"x": replace(machine.state.changes["x"], ending=EndedBy.USER)})
+    (reported,) = machine.feed(InverseRan("x", results))
+    assert machine.journal["x"].results == results
+    assert len(msgspec.json.encode(reported)) < 1024**2
+    assert reported.results[0].found == f"{long[:4095]}…"
+    assert len(reported.sentence) == MAX_VALUE
+    assert machine.feed(BackendReconnected()) == [reported]
+
+
 def test_a_plan_of_any_length_is_refused_and_not_remembered() -> None:
     machine = Machine()
     long = Plan([Action("a", "", "x" * MAX_PLAN_CHARACTERS, "")])
@@ -625,6 +663,7 @@ def test_a_setting_that_somebody_moved_is_not_kept_and_left_to_them_and_the_othe
     (ended,) = machine.feed(Tick())
     assert (ended.state, ended.ended_by) == (FAILED, EndedBy.ERROR)
     assert ended.sentence.startswith("Not confirmed by policy spread: a stands at 7 instead of 1.")
+    assert [(result.key, result.outcome) for result in ended.results] == [("a", Outcome.FAILED), ("b", Outcome.APPLIED)]
     assert (machine.kernel["a"], machine.kernel["b"]) == ("7", "0")
     assert not machine["x"].undo.actions
 

@@ -6,10 +6,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.views import make_view
 
-from coresteer_core.changes.guard import refusals
+from coresteer_core.changes.guard import refusals, warnings
 from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.node.cpusets import Cpuset, migrated
+from coresteer_core.node.limits import Limits, SettingLimits
 from coresteer_core.node.numa import NodeMemory, NumaState, NumaTask
+from coresteer_core.node.reserved import ReservedCpus
+from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import NumaNode
 from coresteer_core.node.view import View
 
@@ -66,6 +69,63 @@ def test_isolated_cpus_of_a_cgroup_have_to_be_allowed() -> None:
     desired = [("cgroup/job/cpuset.cpus", "2-3")]
     assert [refusal.code for refusal in refusals(seen, desired, allow_isolated=False)] == ["isolated"]
     assert refusals(seen, desired, allow_isolated=True) == []
+
+
+LIMITED = {
+    "limits": (Limits(SettingLimits(cpus_off_limits="0-1")), [], ""),
+    "reserved": (Limits(), [ReservedCpus("0-1", "container app of pod shop/web-1")], ""),
+    "isolated": (Limits(), [], "0-1"),
+}
+
+
+@pytest.mark.parametrize("code", LIMITED)
+@pytest.mark.parametrize(
+    ("key", "value", "refused"),
+    [
+        ("cgroup/job/cpuset.cpus", "0-3", True),
+        ("cgroup/job/cpuset.cpus", "inherited", True),
+        ("cgroup/job/main/cpuset.cpus", "inherited", False),
+    ],
+)
+def test_the_cpus_that_a_cgroup_inherits_are_guarded_as_those_that_a_list_names(
+    code: str, key: str, value: str, *, refused: bool
+) -> None:
+    limits, reserved, isolated = LIMITED[code]
+    seen = view(isolated=isolated, job=Cpuset("2-3", "", "2-3", "0-1"))
+    cpusets = seen.cpusets | {"job/main": Cpuset("2", "", "2", "0-1")}
+    inventory = replace(seen.inventory, limits=limits, reserved=reserved)
+    seen = replace(seen, inventory=inventory, cpusets=cpusets)
+    found = refusals(seen, [(key, value)], allow_isolated=False)
+    assert [refusal.code for refusal in found] == [code] * refused
+    allowed = refusals(seen, [(key, value)], allow_isolated=True)
+    assert [refusal.code for refusal in allowed] == [code] * (refused and code != "isolated")
+    warned = warnings(seen, [(key, value)], allow_isolated=True)
+    assert ("isolated" in [warning.code for warning in warned]) == (refused and code == "isolated")
+
+
+BOUND = NetTask(20, 1, "nginx", "/job/main", 4, "2", "2-3", 2, 0.5, 0.0, [])
+
+
+@pytest.mark.parametrize(
+    ("tasks", "named"),
+    [
+        ([BOUND], "nginx (20)"),
+        ([replace(BOUND, affinity="2-3", threads_differ=True)], "nginx (20)"),
+        ([replace(BOUND, cgroup="/job"), replace(BOUND, pid=21), replace(BOUND, pid=22)], "nginx (20) and 2 others"),
+        ([replace(BOUND, affinity="2-3")], None),
+        ([replace(BOUND, cgroup="/jobs")], None),
+        ([replace(BOUND, cgroup=None)], None),
+    ],
+)
+def test_a_preview_warns_that_old_kernels_forget_the_affinities_in_a_cgroup(
+    tasks: list[NetTask], named: str | None
+) -> None:
+    seen = replace(view(job=Cpuset("2-3", "", "2-3", "0-1")), tasks=tasks)
+    for key, expected in (("cgroup/job/cpuset.cpus", named), ("cgroup/job/cpuset.mems", None)):
+        found = warnings(seen, [(key, "1")], allow_isolated=False)
+        said = [warning.sentence for warning in found if warning.code == "affinities"]
+        assert len(said) == (expected is not None)
+        assert all(f"the affinity of {expected} is lost" in sentence for sentence in said)
 
 
 def test_a_node_without_cgroups_of_version_2_says_how_to_get_them() -> None:

@@ -15,10 +15,10 @@ from tests.core.policy_machines import CAPTURED, captured_topology, topologies
 from tests.core.steering_plant import Flow, Nic, Plant, Process, spread_flows
 from tests.support.views import make_netdev, make_topology
 
-from coresteer_core.node.inventory import FlowRule, FlowRuleTable
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Queue
 from coresteer_core.node.load import NetdevLoad
 from coresteer_core.node.locality import bytes_by_distance
-from coresteer_core.node.tasks import HeavyFlow
+from coresteer_core.node.tasks import HeavyFlow, RxPlacement
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
@@ -62,6 +62,14 @@ def few(nics: list[Nic]) -> Plant:
 def many(nics: list[Nic]) -> Plant:
     """2,000 small connections to eight processes that may run anywhere."""
     return plant(spread_flows(seeded(1), PIDS, 2000, 3e4), nics, lambda _: ANYWHERE)
+
+
+def isolated_reader(*, udp: bool = False) -> Plant:
+    """2,000 small connections to eight processes, each bound to its CPU; CPU 7, that of the last one, is isolated."""
+    made = plant(spread_flows(seeded(1), PIDS, 2000, 3e4), [nic()])
+    made.topology = replace(TOPOLOGY, isolated="7")
+    made.flows = [replace(flow, unplaced=udp and flow.pid == 107) for flow in made.flows]
+    return made
 
 
 def round_of(machine: Plant, spec: FlowSteering, memory: FlowSteeringMemory) -> tuple[Decision, FlowSteeringMemory]:
@@ -565,26 +573,105 @@ def test_a_hot_plugged_cpu_and_queue_are_taken_into_account() -> None:
     assert set(made.nics[0].table) <= set(range(4))
 
 
-def test_rfs_of_a_bond_is_set_on_its_nics_and_its_flows_get_no_rules() -> None:
+@pytest.mark.parametrize(
+    ("scope", "concerned"),
+    [
+        ([], {"eth0", "eth1", "rps_sock_flow_entries"}),
+        (["bond0*", "eth*"], {"eth0", "eth1", "rps_sock_flow_entries"}),
+        (["bond0*", "eth0"], set()),
+    ],
+    ids=["all", "all of the bond", "one of its NICs is not in scope"],
+)
+def test_rfs_of_a_bond_is_set_on_its_nics_and_its_flows_get_no_rules(scope: list[str], concerned: set[str]) -> None:
     made = many([nic(), nic(name="eth1", first_irq=60)])
     view = made.view()
-    bond = make_netdev("bond0", "bonding", virtual=True)
+    queues = [Queue(f"rx-{n}", params={"rps_flow_cnt": "0"}) for n in range(16)]
+    bond = make_netdev("bond0", None, virtual=True, numa_node=None, queues=queues, lower=["eth0", "eth1"])
+    over = make_netdev("bond0.7", None, virtual=True, numa_node=None, queues=queues[:1], lower=["bond0"])
     tasks = [
         replace(
             task,
-            rx_placements=[replace(each, netdev="bond0") for each in task.rx_placements],
-            flows=[replace(flow, netdev="bond0") for flow in task.flows],
+            rx_placements=[
+                RxPlacement(name, None, None, None, None, each.sockets, each.rx_bytes_per_s, 0.0)
+                for each in task.rx_placements
+            ],
+            flows=[replace(flow, netdev=name, queue=None, cpu=None, rss_entry=None) for flow in task.flows],
         )
-        for task in view.tasks
+        for task, name in zip(view.tasks, cycle(["bond0", "bond0.7"]), strict=False)
     ]
-    load = replace(view.load, netdevs=[replace(each, name="bond0") for each in view.load.netdevs[:1]])
-    inventory = replace(view.inventory, netdevs=[*view.inventory.netdevs, bond])
+    inventory = replace(view.inventory, netdevs=[*view.inventory.netdevs, bond, over])
     memory = FlowSteeringMemory()
     for number in range(MIN_FIGURES):
-        one = replace(view, tasks=tasks, load=load, inventory=inventory, time_s=5.0 * number)
-        decision = decide(one, FlowSteering(), Scope(), memory)
+        one = replace(view, tasks=tasks, inventory=inventory, time_s=5.0 * number)
+        decision = decide(one, FlowSteering(), Scope(netdevs=scope), memory)
         memory = decision.memory  # type: ignore[assignment]  # its own
-    assert {proposal.key.split("/")[1] for proposal in decision.proposals} == {"eth0", "eth1", "rps_sock_flow_entries"}
+    assert {proposal.key.split("/")[1] for proposal in decision.proposals} == concerned
+
+
+@pytest.mark.parametrize("name", ["nginx", "out of scope"])
+@pytest.mark.parametrize("udp", [False, True], ids=["tcp", "udp"])
+def test_rfs_is_not_used_where_a_process_on_isolated_cpus_receives_much(udp: bool, name: str) -> None:
+    made = isolated_reader(udp=udp)
+    made.processes[-1].name = name
+    before = made.settings()
+    memory, decisions = FlowSteeringMemory(), []
+    for _ in range(30):
+        decisions.append(decide(made.view(), FlowSteering(rss_table=False), Scope(tasks=["nginx"]), memory))
+        made.apply((proposal.key, proposal.value) for proposal in decisions[-1].proposals)
+        memory = decisions[-1].memory  # type: ignore[assignment]  # its own
+    assert made.settings() == before
+    why = f"RFS is not used: it would bring protocol work to isolated CPU 7, where {name} (107) reads."
+    assert decisions[-1].sentence.endswith(why)
+
+
+def test_rfs_that_is_set_to_on_is_used_for_isolated_cpus_too_and_says_so() -> None:
+    made = isolated_reader()
+    decisions, _ = run(made, 3, FlowSteering(rss_table=False, rfs="on"))
+    assert set(made.nics[0].flow_cnt.values()) == {4096}
+    why = " It brings protocol work to isolated CPU 7, where nginx (107) reads."
+    assert {proposal.reason[-len(why) :] for proposal in decisions[0].proposals} == {why}
+    assert all(decision.sentence.endswith(why) for decision in decisions)
+
+
+def test_rfs_is_switched_off_for_an_hour_when_a_process_begins_to_read_on_isolated_cpus() -> None:
+    made = isolated_reader()
+    flows, made.flows = made.flows, [flow for flow in made.flows if flow.pid != 107]
+    before = made.settings()
+    _, memory = run(made, spec=FlowSteering(rss_table=False))
+    assert made.settings() != before
+    made.flows = flows
+    decisions, memory = run(made, 2, FlowSteering(rss_table=False), memory)
+    assert made.settings() == before
+    assert "off for an hour, as it would bring protocol work to isolated CPU 7" in decisions[-1].sentence
+    made.flows = [flow for flow in flows if flow.pid != 107]
+    run(made, 60, FlowSteering(rss_table=False), memory)
+    assert made.settings() == before
+
+
+@pytest.mark.parametrize("little", ["by loopback", "slowly", "on any CPU"])
+def test_rfs_is_used_where_a_process_on_isolated_cpus_receives_little_of_what_it_steers(little: str) -> None:
+    made = isolated_reader()
+    if little == "on any CPU":
+        made.processes[-1].affinity = ANYWHERE
+    elif little == "slowly":
+        made.flows = [flow for flow in made.flows if flow.pid != 107] + [Flow(107, 9, 1e5, 77)]
+    view = made.view()
+    if little == "by loopback":
+        view = replace(
+            view,
+            tasks=[
+                replace(task, rx_placements=[replace(each, netdev="lo") for each in task.rx_placements], flows=[])
+                if task.pid == 107
+                else task
+                for task in view.tasks
+            ],
+            inventory=replace(view.inventory, netdevs=[*view.inventory.netdevs, make_netdev("lo", virtual=True)]),
+        )
+    memory = FlowSteeringMemory()
+    for number in range(MIN_FIGURES):
+        decision = decide(replace(view, time_s=5.0 * number), FlowSteering(rss_table=False), Scope(), memory)
+        memory = decision.memory  # type: ignore[assignment]  # its own
+    assert "kernel/rps_sock_flow_entries" in {proposal.key for proposal in decision.proposals}
 
 
 def test_an_sriov_function_without_rules_and_table_uses_rfs() -> None:

@@ -118,6 +118,7 @@ def test_files_of_sections_have_no_option_twice(name: FormatName) -> None:
     [
         ("netdev/eth0/rx-0/gro_flush_timeout", "1000", "only netlink"),
         ("netdev/eth0/flow-rule/7", "none", "after a reboot there is no rule"),
+        ("netdev/eth0/flow-rule/7", "flow-type tcp4 dst-port 80 context 1", "ethtool numbers a new context itself"),
         ("cgroup/docker/1/cpu.weight", "400", "a cgroup is made anew"),
         ("cgroup/user.slice/user@1000.service/app.slice/cpu.weight", "400", "a cgroup is made anew"),
         ("cgroup/web.slice/cpu.shares", "400", "a cgroup is made anew"),

@@ -284,20 +284,20 @@ def test_the_affinity_of_a_process_that_leaves_the_scope_is_restored() -> None:
 
 def test_a_process_bound_by_another_program_is_skipped() -> None:
     bound = view(task(rx_placement(3), affinity="5"))
-    assert only_why_not(first(bound)) == "Another program bound it to CPU 5; its cpuset has 16 CPUs."
+    assert only_why_not(first(bound)) == "Another program or policy bound it to CPU 5; its cpuset has 16 CPUs."
     ours = NetworkProcessMemory([PlacedAffinity("task/812/affinity", 812, 5, "0-15", "0-15", "5", 1000.0)])
     assert values(decide(bound, SPEC, Scope(), ours)) == {"task/812/affinity": "3"}
     kernels = only_why_not(first(view(task(rx_placement(3), affinity="5", bound=True))))
     assert kernels == "The kernel bound it to CPU 5; its cpuset has 16 CPUs."
     drifted = NetworkProcessMemory([PlacedAffinity("task/812/affinity", 812, 5, "0-15", "3", "3", 1000.0)])
-    assert "Another program bound it to CPU 5" in only_why_not(decide(bound, SPEC, Scope(), drifted))
+    assert "Another program or policy bound it to CPU 5" in only_why_not(decide(bound, SPEC, Scope(), drifted))
 
 
 def test_a_process_bound_to_all_cpus_but_those_off_limits_is_bound() -> None:
     seen = view(task(rx_placement(3), affinity="0-13"))
     limits = Limits(SettingLimits(cpus_off_limits="14-15"))
     limited = replace(seen, inventory=replace(seen.inventory, limits=limits))
-    assert only_why_not(first(limited)) == "Another program bound it to CPUs 0-13; its cpuset has 16 CPUs."
+    assert only_why_not(first(limited)) == "Another program or policy bound it to CPUs 0-13; its cpuset has 16 CPUs."
 
 
 def test_a_process_whose_threads_another_program_bound_to_different_cpus_is_skipped() -> None:
@@ -396,7 +396,7 @@ def test_the_interrupt_moves_to_a_bound_task_and_is_restored_when_that_falls_sil
     decision = first(seen, MOVING)
     assert values(decision) == {"irq/41/affinity": "5"}
     assert only_reason(decision) == (
-        "Another program bound it to CPU 5; its cpuset has 16 CPUs. All its packets arrive by IRQ 41 on CPU "
+        "Another program or policy bound it to CPU 5; its cpuset has 16 CPUs. All its packets arrive by IRQ 41 on CPU "
         "0 and are 100 % of that interrupt's bytes; CPU 5 is within the L3 cache of the process, load 0.20 ≤ 0.80."
     )
     there = [replace(BOUND, rx_placements=[rx_placement(5)])]
@@ -441,7 +441,10 @@ def test_processes_skipped_for_one_reason_are_grouped() -> None:
     decision = first(view(*slow, *fixed))
     assert [(skipped.subject, skipped.why) for skipped in decision.skipped] == [
         ("nginx (40-42), redis (43-45)", "Each has 40 kB/s to 45 kB/s, under 100 kB/s."),
-        ("nginx (7-8)", "Another program bound each of them, in all to CPUs 0,3; the cpuset of each has 16 CPUs."),
+        (
+            "nginx (7-8)",
+            "Another program or policy bound each of them, in all to CPUs 0,3; the cpuset of each has 16 CPUs.",
+        ),
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_core.node.rss import Toeplitz, indirection_entry, reciprocal_scale
+from coresteer_core.node.rss import SYM_OR_XOR, SYM_XOR, Toeplitz, indirection_entry, reciprocal_scale
 
 KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
 VECTORS = [
@@ -28,6 +28,26 @@ def test_the_published_vectors_come_out(vector: tuple[str, int, str, int, int, i
     data = ip_address(source).packed + ip_address(destination).packed
     assert toeplitz.hash(data) == of_addresses
     assert toeplitz.hash(data + source_port.to_bytes(2, "big") + destination_port.to_bytes(2, "big")) == with_ports
+
+
+HASHES = [(0, 0x51CCC178, 0x323E8FC2), (SYM_XOR, 0xAC2B58CA, 0x887BD7BC), (SYM_OR_XOR, 0xA65524FA, 0x277806FE)]
+
+
+@pytest.mark.parametrize(("input_xfrm", "with_ports", "of_addresses"), HASHES)
+def test_a_symmetric_hash_is_that_of_the_combined_addresses_and_ports(
+    input_xfrm: int, with_ports: int, of_addresses: int
+) -> None:
+    """The first published vector; 66.9.149.187 ^ 161.142.100.80 = 227.135.241.235, 2794 | 1766 = 3822."""
+    toeplitz = Toeplitz(KEY, input_xfrm)
+    peer, local = ip_address("66.9.149.187").packed, ip_address("161.142.100.80").packed
+    assert toeplitz.hash_flow(peer, local, bytes.fromhex("0aea 06e6")) == with_ports
+    assert toeplitz.hash_flow(peer, local) == of_addresses
+    if input_xfrm:
+        first = {SYM_XOR: "e387f1eb", SYM_OR_XOR: "e38ff5fb"}[input_xfrm]
+        ports = {SYM_XOR: "0c0c", SYM_OR_XOR: "0eee"}[input_xfrm]
+        assert with_ports == bit_by_bit(KEY, bytes.fromhex(f"{first} e387f1eb {ports} 0c0c"))
+        assert of_addresses == bit_by_bit(KEY, bytes.fromhex(f"{first} e387f1eb"))
+        assert toeplitz.hash_flow(local, peer, bytes.fromhex("06e6 0aea")) == with_ports
 
 
 def bit_by_bit(key: bytes, data: bytes) -> int:

@@ -7,14 +7,18 @@ from msgspec.structs import replace
 from tests.core.policy_machines import topologies
 from tests.support.views import make_netdev, make_topology
 
+from coresteer_core.changes.guard import warnings
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Queue
+from coresteer_core.node.limits import Limits, SettingLimits
+from coresteer_core.node.reserved import ReservedCpus
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.backtest import backtest
 from coresteer_core.policies.base import Mode, Scope
-from coresteer_core.policies.engine_state import PolicyInForce
+from coresteer_core.policies.engine import evaluate_round
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
 from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory
 from coresteer_core.policies.flow_steering.policy import decide
 from coresteer_core.policies.flow_steering.spec import FlowSteering
@@ -73,15 +77,35 @@ def test_each_cpu_sends_by_the_queue_with_the_nearest_interrupt(irq_cpus: list[i
 
 
 @given(topology=topologies(max_cpus=32), data=st.data())
-def test_every_usable_cpu_is_in_exactly_one_queue_and_a_steady_input_changes_once(
+def test_every_online_cpu_is_in_exactly_one_queue_and_a_steady_input_changes_once(
     topology: Topology, data: st.DataObject
 ) -> None:
     online = sorted(topology.online())
     cpus = data.draw(st.lists(st.sampled_from(online), min_size=1, max_size=8))
     loop = Loop(view(cpus, topology=topology))
     found = [cpu for value in loop.round().values() if value != "none" for cpu in parse_cpu_list(value)]
-    assert sorted(found) == sorted(topology.online() - topology.isolated_cpus)
+    assert sorted(found) == online
     assert loop.round() == {}
+
+
+def test_isolated_and_reserved_cpus_send_by_the_nearest_queue_too_and_the_guard_allows_it() -> None:
+    seen = view([0, 4], topology=replace(TOPOLOGY, isolated="2-3", nohz_full="2-3"))
+    seen = replace(seen, inventory=replace(seen.inventory, reserved=[ReservedCpus("6-7", "a container")]))
+    (evaluation,), _ = evaluate_round(seen, [PolicyInForce("1", 1, "steer", 1, Mode.ENFORCE, XPS)], EngineMemory())
+    assert {action.key: action.becomes for action in evaluation.actions} == {
+        "netdev/eth0/tx-0/xps": "0-3",
+        "netdev/eth0/tx-1/xps": "4-7",
+    }
+    assert (evaluation.deferred, warnings(seen, [("netdev/eth0/tx-0/xps", "0-3")], allow_isolated=True)) == ([], [])
+
+
+def test_xps_leaves_cpus_off_limits_as_they_are() -> None:
+    limits = Limits(SettingLimits(cpus_off_limits="1"))
+    seen = view([0, 4])
+    assert Loop(replace(seen, inventory=replace(seen.inventory, limits=limits))).round() == {
+        "tx-0": "0,2-3",
+        "tx-1": "4-7",
+    }
 
 
 def test_xps_follows_interrupts_at_most_once_in_the_dwell_time() -> None:

@@ -5,6 +5,7 @@ required and the machine is not changed. They are unpacked into one folder, the 
 of the host's root directory.
 """
 
+import fcntl
 import os
 import re
 import shutil
@@ -44,11 +45,14 @@ def provide() -> Kit:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coresteer-lab"
     sysroot = cache / "sysroot"
     complete = cache / "complete"
-    if not complete.exists() or complete.read_text() != " ".join(TOOLS):  # of an earlier version with other tools
-        shutil.rmtree(cache, ignore_errors=True)
-        _fetch(cache, sysroot)
-        _depmod(sysroot, _environment(sysroot))
-        complete.write_text(" ".join(TOOLS))
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with cache.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another program may be fetching it
+        if not complete.exists() or complete.read_text() != " ".join(TOOLS):  # of an earlier version with other tools
+            shutil.rmtree(cache, ignore_errors=True)
+            _fetch(cache, sysroot)
+            _depmod(sysroot, _environment(sysroot))
+            complete.write_text(" ".join(TOOLS))
     kernel = next((sysroot / "boot").glob("vmlinuz-*"))
     initramfs = write_initramfs(cache / "initramfs", sysroot, kernel.name.removeprefix("vmlinuz-"))
     env = _environment(sysroot)

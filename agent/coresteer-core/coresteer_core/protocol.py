@@ -316,8 +316,9 @@ class Policies(Struct, frozen=True, tag="policies"):
 
     Sent after each Welcome; until it arrives, no policy writes. leave_pages: ids of policies whose memory moves are not
     undone once they are no longer enforced. stops: of enforcement, that apply to the node now; the agent answers with
-    StoppedMessage. hold_from_ms: when the node's change window closes (Unix time); from then on no policy writes, also
-    without the backend, until the next message. None where no window closes; older agents ignore it.
+    StoppedMessage. hold_from_ms: when the node's change window closes (Unix time by the node's clock); from then on no
+    policy writes, also without the backend, until the next message. None where no window closes; older agents ignore
+    it.
     """
 
     policies: Annotated[list[PolicyInForce], Meta(max_length=MAX_POLICIES_IN_FORCE)]

@@ -28,7 +28,9 @@ from coresteer_core.changes.report import Outcome, Result
 from coresteer_core.node.view import View
 from coresteer_core.policies.coalescing.effective import WriteAttempt
 from coresteer_core.settings import Setting, SettingError, parse_setting
+from coresteer_core.settings.cgroup import OfCgroup
 from coresteer_core.settings.netdev import NetdevSetting
+from coresteer_core.settings.task import OfTask
 
 _log = logging.getLogger(__name__)
 
@@ -212,7 +214,8 @@ class Executor:
                 if (present := self._renamed(setting)) is not None:
                     result = replace((yield from self._restore(present, value, was)), key=setting.key)
                 else:
-                    result = self._reassigned(setting) or (yield from self._restore(setting, value, was))
+                    gone = self._reassigned(setting) or self._forgotten(setting)
+                    result = gone or (yield from self._restore(setting, value, was))
                 original = self._journal.originals().get(setting.key)
                 is_original = result.done and original is not None and setting.equal(original, value)
                 if is_original or result.outcome is Outcome.UNSUPPORTED:
@@ -394,6 +397,19 @@ class Executor:
         )
         return result_of(setting, Outcome.UNSUPPORTED, sentence)
 
+    def _forgotten(self, setting: Setting) -> Result | None:
+        """Return an unsupported Result for a process's or cgroup's setting without a journaled original; else None.
+
+        Its PID or path may belong to another one now: the journal forgets the owners together with the original.
+        """
+        if not isinstance(setting, OfTask | OfCgroup) or setting.key in self._journal.originals():
+            return None
+        sentence = (
+            f"{setting.describe()} has nothing left to restore: no original value is recorded, because it was restored "
+            "or its process or cgroup has ended."
+        )
+        return self._unsupported(setting) or result_of(setting, Outcome.UNSUPPORTED, sentence)
+
     def _renamed(self, setting: Setting) -> Setting | None:
         """Return the setting under its netdev's present name if the netdev was renamed since the write; else None."""
         before = set(self._journal.owners(setting.key))
@@ -436,6 +452,9 @@ class Executor:
                 _log.exception("An error of the agent ended the write of %s.", setting.key)
                 outcome, why = Outcome.FAILED, f"The agent failed: {error!r}."
             after = self._read(setting)
+            changed = isinstance(found, str) and isinstance(after, str) and not setting.equal(found, after)
+            if setting.process and changed:
+                outcome = Outcome.FAILED  # some threads or pages have the value, which is to be undone
             self._disown_replaced(setting, after)
             if isinstance(error, OSError) and error.errno in REJECTED_ERRNOS:
                 self._attempted(WriteAttempt(setting, value, found, None, why, error.errno in UNSUPPORTED_ERRNOS))

@@ -28,7 +28,7 @@ from coresteer_agent.state_upgrade import FORMAT
 from coresteer_core.changes.events import Change
 from coresteer_core.changes.plan import Plan, inverse
 from coresteer_core.changes.report import ChangeState
-from coresteer_core.changes.undo import MAX_REMEMBERED_CHANGES, changes_after_reboot
+from coresteer_core.changes.undo import changes_after_reboot, without_surplus
 
 log = logging.getLogger("coresteer.journal")
 
@@ -258,11 +258,12 @@ class Journal:
             self._rewrite()
             return
         if lines is None:
-            foreign = self._foreign
+            known, foreign = self._originals.keys(), self._foreign
             self._reset()
-            self._foreign = foreign
-            lines = content.lines
-        self._read_lines(lines)
+            self._read_lines(content.lines)
+            self._foreign = foreign | (known - self._originals.keys())  # a rewritten file has not every record
+        else:
+            self._read_lines(lines)
         if self._header is None:
             raise self._lost("begins with another record than it should")
         if self._header.root != self._opened.root:
@@ -360,10 +361,7 @@ class Journal:
         self._header = self._opened
         if self._read_only:
             return
-        ended = [change.change_id for change in self._changes.values() if not change.open]
-        dropped = set(ended[:-MAX_REMEMBERED_CHANGES])
-        retained = [change for change in self._changes.values() if change.change_id not in dropped]
-        self._changes = {change.change_id: change for change in retained}
+        self._changes = without_surplus(self._changes)
         self._written = {name: keys for name, keys in self._written.items() if name in self._changes}
         records: list[Record] = [self._opened]
         records += [Writing("", key, found, self._owners[key]) for key, found in self._originals.items()]
@@ -374,7 +372,7 @@ class Journal:
             for key in sorted(keys)
         ]
         records += [Own(key, values) for key, values in self._own.items()]
-        records += [Changed(change) for change in retained]
+        records += [Changed(change) for change in self._changes.values()]
         self._copies.replace(msgspec.json.encode(record) for record in records)
         self._grown = 0
         mark(self.path, self._marker)

@@ -27,7 +27,10 @@ class MemoryNodesHandler(TaskHandler[TaskMemoryNodes]):
 
     errors: ClassVar[Mapping[int, Explanation]] = {
         errno.EPERM: (Outcome.REFUSED, "The agent may not move its pages; it has to run as root."),
-        errno.EACCES: (Outcome.REFUSED, "The node is outside of the process's cpuset."),
+        errno.EACCES: (
+            Outcome.REFUSED,
+            "The node is outside of the process's cpuset, or other processes map its pages too, as after a fork.",
+        ),
         errno.EINVAL: (Outcome.REFUSED, "The kernel rejects this node."),
         errno.ENODEV: (Outcome.REFUSED, "The node has no memory."),
         errno.ENOMEM: (Outcome.FAILED, "The node ran out of memory; pages that had moved stay there until restored."),

@@ -29,16 +29,22 @@ def parse_weight(text: str) -> str | None:
     return None if found is None else str(int(found[1]))
 
 
+_SEARCH_READS = 12
+"""Reads, one about every 5 s, after which files are searched again: a cgroup may have got a controller."""
+
+
 class CgroupWeights:
-    """Reads weights of cgroups repeatedly; the path of a missing file is searched only once per cgroup."""
+    """Reads weights of cgroups repeatedly; files are searched for a new cgroup, and all again about once a minute."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._files: dict[str, dict[str, str]] = {}
+        self._reads = 0
 
     def read(self, paths: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return weights by cgroup path (without leading slash) and weight name, without cgroups that have none."""
-        before, self._files = self._files, {}
+        before, self._files = (self._files if self._reads % _SEARCH_READS else {}), {}
+        self._reads += 1
         weights = {}
         for path in dict.fromkeys(paths):
             if not path:

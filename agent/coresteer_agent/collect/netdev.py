@@ -17,6 +17,8 @@ from coresteer_core.settings.params import NETDEV_FILES
 PATH = "proc/net/dev"
 ROUTE_PATH = "proc/net/route"
 NETDEV_FOLDER = "sys/class/net"
+LOWER = "lower_"
+"""Prefix of the links in a netdev's folder to the netdevs below it."""
 
 _HEADERS = 2
 _COLUMNS = 16
@@ -64,7 +66,7 @@ class Device(Struct, frozen=True):
     """Properties of a netdev without its queues.
 
     bus_names: its device and the devices that this one is attached to, innermost first. polling: how the kernel polls
-    it, by name of coresteer_core.settings.params.
+    it, by name of coresteer_core.settings.params. lower: as of Netdev.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Device(Struct, frozen=True):
     up: bool | None
     bus_names: list[str]
     polling: dict[str, str] = {}
+    lower: list[str] = []
 
 
 def netdev_names(root: Path) -> list[str]:
@@ -119,6 +122,7 @@ def read_device(root: Path, name: str) -> Device:
             for file in sorted(NETDEV_FILES)
             if (text := read_text(root, f"{folder}/{file}")) is not None and _DECIMAL.match(text)
         },
+        lower=[each.removeprefix(LOWER) for each in names(root, folder) if each.startswith(LOWER)],
     )
 
 

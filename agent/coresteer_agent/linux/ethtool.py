@@ -25,7 +25,7 @@ _CHANNELS_SET = 18
 _RSS_GET = 38
 _MAXIMA = {"rx": 2, "tx": 3, "combined": 5}
 _COUNTS = {"rx": 6, "tx": 7, "combined": 9}
-_RSS_FUNCTION, _RSS_TABLE, _RSS_KEY = 3, 4, 5
+_RSS_FUNCTION, _RSS_TABLE, _RSS_KEY, _RSS_INPUT_XFRM = 3, 4, 5, 6
 _FUNCTIONS = {1: "toeplitz", 2: "xor", 4: "crc32"}
 WRITE_TIMEOUT_S = 20.0
 """A driver may restart its device for a write."""
@@ -48,12 +48,14 @@ class Rss(Struct, frozen=True):
 
     key: of the hash, empty where the driver does not report it.
 
-    table: the queue of each hash bucket. hash_function: ethtool's name, empty where it is not known.
+    table: the queue of each hash bucket. hash_function: ethtool's name, empty where it is not known. input_xfrm: what
+    makes the hash symmetric, as in coresteer_core.node.rss; 0 for nothing, and where the driver does not report it.
     """
 
     key: bytes
     table: list[int]
     hash_function: str
+    input_xfrm: int = 0
 
 
 class Channels(Struct, frozen=True):
@@ -72,8 +74,11 @@ def read_rss(netdev: str) -> Rss | None:
             raise
         return _read_rss_by_ioctl(netdev)
     table = array("I", bytes(answer.get(_RSS_TABLE, b"")))
-    function = _U32.unpack(answer[_RSS_FUNCTION])[0] if _RSS_FUNCTION in answer else 0
-    return Rss(bytes(answer.get(_RSS_KEY, b"")), list(table), _FUNCTIONS.get(function, "")) if table else None
+    function, input_xfrm = (
+        _U32.unpack(answer[number])[0] if number in answer else 0 for number in (_RSS_FUNCTION, _RSS_INPUT_XFRM)
+    )
+    key = bytes(answer.get(_RSS_KEY, b""))
+    return Rss(key, list(table), _FUNCTIONS.get(function, ""), input_xfrm) if table else None
 
 
 def set_rss(netdev: str, table: list[int]) -> None:
@@ -139,10 +144,10 @@ def _read_rss_by_ioctl(netdev: str) -> Rss | None:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
             raise
         return None
-    function = _RXFH.unpack_from(answer)[4]
+    *_, function, input_xfrm = _RXFH.unpack_from(answer)
     end = _RXFH.size + 4 * entries
     table = array("I", answer[_RXFH.size : end])
-    return Rss(answer[end:], list(table), _FUNCTIONS.get(function, "")) if table else None
+    return Rss(answer[end:], list(table), _FUNCTIONS.get(function, ""), input_xfrm) if table else None
 
 
 def ioctl(netdev: str, command: bytes) -> bytes:

@@ -23,6 +23,8 @@ from coresteer_agent.observe.queue_users import QueueUserReader, XdpState, find_
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import (
     MAX_ADDRESSES,
+    MAX_HELD,
+    MAX_NETDEVS,
     BootSetting,
     FlowRuleTable,
     FreeVectors,
@@ -72,7 +74,7 @@ class InventoryReader:
     The result is the same object as before if nothing changed. An invalid value is None, and among the dropped rows.
 
     management: set it to the netdevs that carry the agent's connection, none for a backend on the same machine; until
-    then, the netdev of the default route stands in. limits, changed_settings: set them to those of the node.
+    then, the netdev of the default route stands in. limits, changed_settings, held: set them to those of the node.
     own: set it to the flow rules and RSS contexts that Coresteer added, values by key.
     """
 
@@ -81,6 +83,7 @@ class InventoryReader:
         self.management: frozenset[str] | None = None
         self.limits = Limits()
         self.changed_settings: int | None = None
+        self.held: dict[str, str] | None = None
         self.own: Mapping[str, Collection[str]] = {}
         self._calls = 0
         self._rescan = True
@@ -129,8 +132,9 @@ class InventoryReader:
                 return self._reread_irq(number) or changed
             case QueueCpusLocation(name, queue) if (name, queue) in self._steering:
                 return self._reread_steering(name, queue)
-            case QueuesLocation():
+            case QueuesLocation(name):
                 self._rescan = True  # queues and interrupts may have changed
+                self._changed_params.add(name)
             case ParamsLocation(name) | FlowRuleLocation(name) | RssContextLocation(name):
                 self._changed_params.add(name)
             case MachineLocation(key):
@@ -159,7 +163,8 @@ class InventoryReader:
                     self._inventory = None
         self._changed_params.clear()
         self._calls += 1
-        composed_for, dropped = (self.management, self.limits, self.changed_settings, dict(self.own)), dropped_rows()
+        composed_for = (self.management, self.limits, self.changed_settings, self.held, dict(self.own))
+        dropped = dropped_rows()
         if self._inventory is None or self._composed_for != composed_for or dropped != self._dropped_rows:
             self._composed_for, self._dropped_rows = composed_for, dropped
             self._inventory = self._compose()
@@ -255,7 +260,7 @@ class InventoryReader:
             self._mapped[name] = asked, answer
             self._maps[name] = answer
             for queue in found:
-                if (name, queue) in before:
+                if (name, queue) in before and name not in self._changed_params:
                     self._steering[name, queue] = before[name, queue]
                 else:
                     self._reread_steering(name, queue)
@@ -342,6 +347,7 @@ class InventoryReader:
             limits=self.limits,
             dropped_rows=self._dropped_rows,
             changed_settings=self.changed_settings,
+            held=self.held if len(self.held or ()) <= MAX_HELD else None,
             queue_users=self._queue_users,
             free_vectors=self._free_vectors,
             reserved=self._reserved.cpus,
@@ -389,6 +395,7 @@ class InventoryReader:
             rss_entries=scaling.rss_entries,
             flow_rules=None if scaling.flow_rules is None else self._with_owners(device.name, scaling.flow_rules),
             rss_contexts=self._owned_contexts(device.name, scaling.rss_contexts),
+            lower=device.lower[:MAX_NETDEVS],
         )
 
     def _with_owners(self, name: str, table: FlowRuleTable) -> FlowRuleTable:

@@ -137,7 +137,8 @@ class TaskReader:
             previous.threads = {}
             return frozenset(os.sched_getaffinity(pid)), main.cpu
         tids = list_numbered(self._root, f"proc/{pid}/task", "")
-        previous.threads = {tid: thread for tid, thread in previous.threads.items() if tid in set(tids)}
+        alive = set(tids)
+        previous.threads = {tid: thread for tid, thread in previous.threads.items() if tid in alive}
         count = min(_MAX_THREADS, self._threads_left, len(tids))
         self._threads_left -= count
         start = previous.next_thread if previous.next_thread < len(tids) else 0

@@ -24,7 +24,7 @@ from coresteer_agent.observe.flow_rules import rule_targets
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Netdev, Queue
 from coresteer_core.node.rates import Rates
-from coresteer_core.node.rss import Toeplitz, indirection_entry, reciprocal_scale
+from coresteer_core.node.rss import SYM_OR_XOR, SYM_XOR, Toeplitz, indirection_entry, reciprocal_scale
 from coresteer_core.settings.flow_rule_index import FlowRuleIndex
 
 _log = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ _ONLINE = "sys/devices/system/cpu/online"
 _KEY_BYTES = 40
 _KERNEL_KEY_DRIVERS = frozenset({"igb", "igc"})
 """Drivers that use the kernel's key (netdev_rss_key_fill) and do not report it by ethtool."""
+_SYMMETRIC_UNREPORTED = "mlx5_core"
+"""A driver whose hash was always symmetric before Linux 6.15; since then it is reported, but only while it is."""
 _RPS_USES_NIC_HASH = frozenset({"ixgbe", "ixgbevf", "i40e", "iavf", "ice", "mlx5_core"})
 """Drivers that mark the NIC's hash of a TCP packet as one over ports, so that RPS uses it instead of its own."""
 _NEARLY_ALL = 0.95
@@ -127,8 +129,8 @@ class RxPlacements:
         if ports is None:
             return spreading.single
         if tcp.rss is None or tcp.rss[0] is not spreading.toeplitz or tcp.rss[1] != ports:
-            data = flow.peer + flow.local + flow.ports if ports else flow.peer + flow.local
-            tcp.rss = (spreading.toeplitz, ports, spreading.toeplitz.hash(data))
+            of_flow = spreading.toeplitz.hash_flow(flow.peer, flow.local, flow.ports if ports else b"")
+            tcp.rss = (spreading.toeplitz, ports, of_flow)
         flow_hash = tcp.rss[2]
         target = indirection_entry(flow_hash, spreading.targets)
         if not (choices := indirection_entry(flow_hash, spreading.rps)) or not ports:
@@ -229,6 +231,10 @@ class RxPlacements:
         nic_rss = self._rss_of(netdev.name)
         if nic_rss is None or nic_rss.hash_function not in ("toeplitz", "") or not nic_rss.table:
             return None
+        if nic_rss.input_xfrm not in (0, SYM_XOR, SYM_OR_XOR):
+            return None
+        if nic_rss.input_xfrm == 0 and netdev.driver == _SYMMETRIC_UNREPORTED:
+            return None
         key = nic_rss.key
         if not any(key) and netdev.driver in _KERNEL_KEY_DRIVERS:
             key = self._kernel_key()
@@ -242,7 +248,7 @@ class RxPlacements:
                     rps[queue.name] = [RxTarget(netdev.name, queue.name, queue.irq, cpu, "rps") for cpu in cpus]
         return _Spreading(
             RxTarget(netdev.name, rfs=all(target.rfs for target in targets.values())),
-            _toeplitz(key[:_KEY_BYTES]),
+            _toeplitz(key[:_KEY_BYTES], nic_rss.input_xfrm),
             steering.tcp_4,
             steering.tcp_6,
             [targets[name] for name in names],
@@ -276,5 +282,5 @@ class RxPlacements:
 
 
 @lru_cache(maxsize=4)
-def _toeplitz(key: bytes) -> Toeplitz:
-    return Toeplitz(key)
+def _toeplitz(key: bytes, input_xfrm: int) -> Toeplitz:
+    return Toeplitz(key, input_xfrm)

@@ -371,6 +371,7 @@ class NodeChanges(ChangeRunner):
             # each write still records its original first or is not done, so undo continues to work
             log.error("The journal could not record change %s: %s.", change_id, journal_error_text(error))
             waiting = before.changes.get(change_id)
-            if instruction.change.state is ChangeState.CONFIRMED and waiting is not None and waiting.open:
+            confirmed = instruction.change.state is ChangeState.CONFIRMED
+            if confirmed and waiting is not None and waiting.state is ChangeState.UNCONFIRMED:
                 return ConfirmFailed(waiting, journal_error_text(error))
         return None

@@ -16,7 +16,7 @@ from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.commands import CommandsError, allowed_command
 from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_agent.runtime.meter import Meter
-from coresteer_agent.runtime.run_limits import confined_to_others, run_refusal, workload_refusal
+from coresteer_agent.runtime.run_limits import RunError, confined_to_others, run_refusal, workload_refusal
 from coresteer_agent.workloads.load import Load, Prepared
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.experiments.model import Command, Finite, Observe, Run, RunResult, RunState, Workload
@@ -36,10 +36,6 @@ READY_TIMEOUT_S = 30.0
 MAX_SENTENCE_CHARS = 1000
 """Maximum length of a sentence, which may include a program's output."""
 MAX_DISTURBED_SETTINGS = 10
-
-
-class RunError(Exception):
-    """Raised if a run is not possible; the message is a sentence."""
 
 
 class ExperimentSession:
@@ -79,7 +75,9 @@ class ExperimentSession:
         """Handle a message of the backend about an experiment; return the keys of settings that were restored."""
         match message:
             case BeginExperiment():
-                return self.end() | self._attempt(lambda: self._begin(message))
+                touched = self.end()
+                self._begun = message
+                return touched | self._attempt(lambda: self._begin(message))
             case RunExperiment():
                 return self._begin_run(message)
             case EndExperiment() if self._begun is not None and message.experiment_id == self._begun.experiment_id:
@@ -133,7 +131,6 @@ class ExperimentSession:
             return self._fail(f"An internal error of the agent ended the experiment's run: {error!r}"[:500])
 
     def _begin(self, begin: BeginExperiment) -> frozenset[str]:
-        self._begun = begin
         self._check_workload(begin.workload)
         try:
             self._prepared = Prepared(

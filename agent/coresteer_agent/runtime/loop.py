@@ -201,7 +201,7 @@ class Agent:
                 self._sample()
             if housekeeping.is_due(time.monotonic()):
                 self._check_backend()
-                self._reread_settings(self._changes.tick())
+                self._note_changed(self._changes.tick())
                 self._check_node()
                 self._attempt("classes", self._classes.step)
                 self._attempt("memory of processes", self._processes.read_memory)
@@ -304,7 +304,7 @@ class Agent:
             self._recent.append(self._rates)
             while sum(rates.duration_s for rates in self._recent) - self._recent[0].duration_s >= ROUND_PERIOD_S:
                 self._recent.popleft()
-            self._reread_settings(self._changes.check_guardrails(self._rates))
+            self._note_changed(self._changes.check_guardrails(self._rates))
 
     def _report_rates(self, before: Sample, now: Sample) -> Rates:
         rates = derive_rates(before, now, self._seq + 1)
@@ -371,6 +371,7 @@ class Agent:
     def _read_inventory(self) -> None:
         self._inventory_reader.limits = limits = self._limits.read()
         self._inventory_reader.changed_settings = len(self._changes.changed_settings)
+        self._inventory_reader.held = self._policies.held
         self._inventory_reader.own = self._changes.own_values
         if limits != self._inventory.limits:  # in force even if the rest cannot be read
             self._inventory = replace(self._inventory, limits=limits)

@@ -18,7 +18,7 @@ from coresteer_agent.runtime.stops import Stops
 from coresteer_core.bounds import MIN_CONFIRM_TIMEOUT_S
 from coresteer_core.changes.events import ApplyRequested, Change, RestoreRequested
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
-from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.plan import Action, Plan, as_reported
 from coresteer_core.changes.report import ChangeState, Outcome
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, HoldoutReport, Mode
@@ -36,6 +36,7 @@ from coresteer_core.policies.holdout import as_evaluated
 from coresteer_core.policies.ownership import restore_actions
 from coresteer_core.protocol import DecisionMessage, StoppedMessage
 from coresteer_core.settings import TaskMemoryNodes, parse_setting
+from coresteer_core.settings.netdev import NetdevSetting
 
 log = logging.getLogger("coresteer.policies")
 
@@ -94,6 +95,12 @@ class PolicyRunner:
         """Return the policies in force on this node; one that is held out or stopped only recommends."""
         allowed = self.stops.allowed(self._state.policies)
         return [as_evaluated(policy, self._state.memory) for policy in allowed]
+
+    @property
+    def held(self) -> dict[str, str]:
+        """Return the id of the policy that holds each setting, by key, without those restored for a holdout."""
+        holdings = self._state.memory.holdings.items()
+        return {key: holding.policy_id for key, holding in holdings if not holding.held_out}
 
     def steerable(self, policy_id: str) -> dict[str, str]:
         """Return the values of the settings that an enforced policy may steer now, by key."""
@@ -189,6 +196,8 @@ class PolicyRunner:
             return touched  # the view is from before
         self._tracked.record_outcomes(view.time_s)
         for key in self._ended(self._state.memory):
+            if not isinstance(parse_setting(key), NetdevSetting):  # which may have another name now
+                self._changes.forget(key)
             self._tracked.set_memory(forget_holding(self._state.memory, key))
         self._adopt_steered(view)
         touched = self._restore(view)
@@ -366,12 +375,14 @@ class PolicyRunner:
         before = self._reported.get(evaluation.policy_id)
         if before is None or before.holdout != self._holdout_report(evaluation.policy_id):
             return True
-        if not same_outcome(replace(before.evaluation, skipped=[]), replace(evaluation, skipped=[])):
+        now = _as_reported(evaluation)
+        if not same_outcome(replace(before.evaluation, skipped=[]), replace(now, skipped=[])):
             return True
         long_ago = time.time_ns() // 1_000_000 - before.time_ms >= SKIPPED_REPORT_S * 1000
-        return long_ago and not same_outcome(before.evaluation, evaluation)
+        return long_ago and not same_outcome(before.evaluation, now)
 
     def _send(self, evaluation: Evaluation, change_id: str | None = None) -> None:
+        evaluation = _as_reported(evaluation)
         holdout = self._holdout_report(evaluation.policy_id)
         message = DecisionMessage(time.time_ns() // 1_000_000, evaluation, change_id, holdout)
         self._reported[evaluation.policy_id] = message
@@ -414,6 +425,10 @@ class PolicyRunner:
         state = self._without_leases()
         memory = replace(state.memory, memories={}, recent_values={}, refused={}, recommended={})
         return replace(state, memory=memory, changes=dict(state.changes), refusals=dict(state.refusals))
+
+
+def _as_reported(evaluation: Evaluation) -> Evaluation:
+    return replace(evaluation, actions=[as_reported(action) for action in evaluation.actions])
 
 
 def _moves_memory(key: str) -> bool:

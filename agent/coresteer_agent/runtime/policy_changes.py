@@ -8,7 +8,7 @@ from coresteer_agent.runtime.policy_state import PolicyChange, PolicyState, Refu
 from coresteer_core.changes.events import Change, Event
 from coresteer_core.changes.plan import Action, Plan, inverse
 from coresteer_core.changes.report import ChangeState, EndedBy, Outcome, Result
-from coresteer_core.policies.engine_state import EngineMemory, record_write
+from coresteer_core.policies.engine_state import EngineMemory, Holding, record_write
 from coresteer_core.policies.holdout import record_reverted, record_written_again
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
@@ -58,11 +58,15 @@ class PolicyChanges:
         results = {result.key: result for result in change.results}
         written = set(results) if change.open else {action.key for action in change.undo.actions}
         done: list[Action] = []
+        taken_over: dict[str, Holding] = {}
         for action in change.plan.actions:
             result = results.get(action.key)
-            held = action.key in self.state.memory.holdings
+            holding = self.state.memory.holdings.get(action.key)
+            held = holding is not None
             if action.key in written and result is not None and (result.outcome is Outcome.APPLIED or held):
                 done.append(replace(action, was=result.found or action.was))
+                if holding is not None and holding.policy_id != policy_id:
+                    taken_over[action.key] = holding
                 if again and held:
                     self.set_memory(record_written_again(self.state.memory, action.key, now_s))
                 else:
@@ -71,7 +75,9 @@ class PolicyChanges:
                 self.block_setting(action.key, _why(result, change), now_s)
         restored = [action.key for action in done if action.key not in self.state.memory.holdings]
         if change.open:
-            self.state.changes[change.change_id] = PolicyChange(policy_id, done, restored, again=again)
+            self.state.changes[change.change_id] = PolicyChange(
+                policy_id, done, restored, again=again, taken_over=taken_over
+            )
 
     def record_restored(self) -> None:
         """Record that a stop restored the originals: what still differs is held, and nothing is refused."""
@@ -151,6 +157,9 @@ class PolicyChanges:
                 continue
             if is_own and action.key not in stuck:
                 self.set_memory(record_write(self.state.memory, own.policy_id, action, now_s))
+                if (before := own.taken_over.get(action.key)) is not None and before.value == action.becomes:
+                    holdings = {**self.state.memory.holdings, action.key: before}
+                    self.set_memory(replace(self.state.memory, holdings=holdings))
             if restart:  # so it may be tried again at once
                 earlier = self.state.memory.recent_values
                 others = {key: values for key, values in earlier.items() if key != action.key}

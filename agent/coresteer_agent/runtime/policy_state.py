@@ -3,14 +3,14 @@
 from msgspec import Struct
 
 from coresteer_core.changes.plan import Action
-from coresteer_core.policies.engine_state import EnforcementStop, EngineMemory, PolicyInForce
+from coresteer_core.policies.engine_state import EnforcementStop, EngineMemory, Holding, PolicyInForce
 
 
 class PolicyChange(Struct, frozen=True):
     """A change made for a policy, and what it wrote.
 
     actions: those that wrote, with the values that they found. restored: keys that got their original values.
-    again: it wrote the values from before a holdout.
+    again: it wrote the values from before a holdout. taken_over: by key, other policies' holdings that it replaced.
     """
 
     policy_id: str
@@ -18,6 +18,7 @@ class PolicyChange(Struct, frozen=True):
     restored: list[str] = []
     confirmed: bool = False
     again: bool = False
+    taken_over: dict[str, Holding] = {}
 
 
 class Refusal(Struct, frozen=True):

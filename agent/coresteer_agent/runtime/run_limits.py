@@ -3,12 +3,18 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from coresteer_core.cpuset import CpuListError
+from coresteer_agent.collect.files import read_text
+from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.experiments.load_limits import load_refusal
 from coresteer_core.experiments.model import MAX_RUN_S, Run, Workload, has_client
-from coresteer_core.node.limits import Limits, address_refusal
+from coresteer_core.node.limits import LIMITS_FILE, Limits, address_refusal
 from coresteer_core.protocol import BeginExperiment
+
+
+class RunError(Exception):
+    """Raised if a run is not possible; the message is a sentence."""
 
 
 def workload_refusal(limits: Limits, workload: Workload) -> str | None:
@@ -47,13 +53,26 @@ def _kind(workload: Workload, role: str) -> tuple[type[Workload], bool, str]:
 
 @contextmanager
 def confined_to_others(closed: frozenset[int]) -> Iterator[None]:
-    """Keep what is started meanwhile off these CPUs: it inherits the affinity. Raises OSError without others."""
+    """Keep what is started meanwhile off these CPUs: it inherits the affinity. Raises RunError without others.
+
+    Where this thread runs only on them, all other online CPUs may be used, except isolated ones.
+    """
     if not closed:
         yield
         return
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, before - closed)
+    try:
+        kept_free = _listed("isolated") | _listed("nohz_full") | closed
+        os.sched_setaffinity(0, before - closed or _listed("online") - kept_free)
+    except OSError:
+        raise RunError(
+            f"The agent may use no CPU that is not off limits on this node: see cpus_off_limits in {LIMITS_FILE}."
+        ) from None
     try:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def _listed(name: str) -> frozenset[int]:
+    return parse_cpu_list(read_text(Path("/"), f"sys/devices/system/cpu/{name}") or "")

@@ -302,7 +302,8 @@ class SimulatedAgent:
 
     def _send_inventory(self) -> None:
         changed = len(self._changes.changed_settings)
-        self._send(InventoryMessage(replace(self.node.inventory, changed_settings=changed)))
+        held = self._policies.held
+        self._send(InventoryMessage(replace(self.node.inventory, changed_settings=changed, held=held)))
 
     def _acknowledged(self, seq: int, now: float) -> None:
         done = self.node.acknowledge(seq)

@@ -252,7 +252,6 @@ class Link:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            began = time.monotonic()
             self._was_welcomed = False
             try:
                 self._connect_once()
@@ -260,8 +259,6 @@ class Link:
             except LinkError as error:
                 if self._stopping.is_set():
                     return
-                if time.monotonic() - began >= self._timing.stable_s:
-                    self._backoff.reset()
                 self._warn_once(str(error))
                 self._stopping.wait(self._delay_s(error))
             except Exception:  # the thread must not end: nothing would connect the agent again
@@ -361,9 +358,12 @@ class Link:
                 slow=True,
             )
         self._start_session(welcome)
+        began = time.monotonic()
         try:
             self._exchange(websocket, frames)
         finally:
+            if time.monotonic() - began >= self._timing.stable_s:
+                self._backoff.reset()
             with self._lock:
                 self._welcomed = False
                 self._urgent.clear()

@@ -29,7 +29,7 @@ _MAX_DISCARDED = 1024 * 1024
 class ConnectionTiming(Struct, frozen=True):
     """Delays and timeouts of the connection to the backend, in seconds.
 
-    slow_retry_s: between attempts that need a person. settled: a connection of this duration resets the back-off.
+    slow_retry_s: between attempts that need a person. stable_s: duration after Welcome that resets the back-off.
     """
 
     first_retry_s: float = 0.5

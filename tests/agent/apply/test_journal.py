@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from coresteer_agent.apply import journal as module
 from coresteer_agent.apply.journal import (
@@ -23,6 +24,7 @@ from coresteer_agent.apply.journal import (
 )
 from coresteer_agent.apply.journal_copies import format_lines
 from coresteer_agent.state_upgrade import FORMAT
+from coresteer_core.changes import undo
 from coresteer_core.changes.events import Change
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, EndedBy
@@ -82,6 +84,23 @@ def test_a_restore_by_another_process_is_reported_once(journal: Journal, root: P
     assert journal.originals() == {}
 
 
+def test_a_restore_by_another_process_is_reported_although_it_compacted_the_journal(
+    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for irq in (41, 42, 43):
+        journal.record_original("a", f"irq/{irq}/affinity", "0-7", [])
+    journal.record_restored("irq/42/affinity")
+    monkeypatch.setattr(module, "COMPACT_BYTES", 0)
+    other = Journal(journal.path, root)
+    other.record_restored("irq/41/affinity")
+    other.record(change("a", ChangeState.ROLLED_BACK))
+    other.close()
+    assert b"restored" not in journal.path.read_bytes()
+    assert journal.restored_by_others() == {"irq/41/affinity"}
+    assert journal.restored_by_others() == set()
+    assert journal.originals() == {"irq/43/affinity": "0-7"}
+
+
 def test_a_reboot_discards_the_originals_and_ends_open_changes(tmp_path: Path, root: Path) -> None:
     path = tmp_path / "journal.jsonl"
     boot(root, "first")
@@ -115,7 +134,7 @@ def test_a_long_journal_is_compacted_without_losing_originals(
     journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COMPACT_BYTES", 10_000)
-    monkeypatch.setattr(module, "MAX_REMEMBERED_CHANGES", 5)
+    monkeypatch.setattr(undo, "MAX_REMEMBERED_CHANGES", 5)
     journal.record(change("open", ChangeState.APPLYING))
     journal.record_original("open", "irq/41/affinity", "0-7", [])
     for turn in range(200):
@@ -130,10 +149,22 @@ def test_a_long_journal_is_compacted_without_losing_originals(
     again.close()
 
 
+def test_a_compacted_journal_has_what_people_confirmed_rather_than_what_policies_did(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undo, "MAX_REMEMBERED_CHANGES", 5)
+    journal.record(change("mine", ChangeState.CONFIRMED))
+    for turn in range(20):
+        journal.record(replace(change(f"c{turn}", ChangeState.CONFIRMED), policy="spread"))
+    monkeypatch.setattr(module, "COMPACT_BYTES", 0)
+    journal.record(replace(change("last", ChangeState.CONFIRMED), policy="spread"))
+    assert [each.change_id for each in journal.changes()] == ["mine", "c17", "c18", "c19", "last"]
+
+
 def test_a_long_journal_is_compacted_by_the_next_process_too(
     journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_REMEMBERED_CHANGES", 5)
+    monkeypatch.setattr(undo, "MAX_REMEMBERED_CHANGES", 5)
     for turn in range(100):
         journal.record(change(f"c{turn}", ChangeState.CONFIRMED))
     before = journal.path.stat().st_size

@@ -14,6 +14,7 @@ from tests.support.views import make_view
 from coresteer_agent.apply import page_moves
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.memory_nodes import MemoryNodesHandler
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.linux.move_pages import NOT_STORED
 from coresteer_core.changes.plan import Action
@@ -67,10 +68,30 @@ def test_a_refused_move_is_reported_with_its_reason(
         return [refusal for _ in addresses]
 
     monkeypatch.setattr(page_moves, "move_pages", move_pages)
-    result = executor.undo(Action(f"task/{pid}/memory-nodes", "", "1=1000", ""))  # whose guard is not asked
+    key = f"task/{pid}/memory-nodes"
+    executor._journal.record_original("c", key, "1=1000", [])
+    result = executor.undo(Action(key, "", "1=1000", ""))  # whose guard is not asked
     outcome, words = reported
     assert result.outcome == outcome
     assert words in result.sentence
+
+
+def test_a_move_that_ends_early_is_failed_and_so_undone(
+    pid: int, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a fork, from which on pages have two processes."""
+    reads = iter(["0=1000", "0=500;1=500"])
+    monkeypatch.setattr(MemoryNodesHandler, "read", lambda *_: next(reads))
+
+    def move_pages(_pid: int, addresses: Sequence[int], nodes: Sequence[int] | None) -> list[int]:
+        return [0 if nodes is None else -errno.EACCES for _ in addresses]
+
+    monkeypatch.setattr(page_moves, "move_pages", move_pages)
+    key = f"task/{pid}/memory-nodes"
+    executor._journal.record_original("c", key, "1=1000", [])
+    result = executor.undo(Action(key, "", "1=1000", ""))
+    assert (result.outcome, result.read_back) == ("failed", "0=500;1=500")
+    assert "other processes map its pages too, as after a fork" in result.sentence
 
 
 def test_a_zombie_has_ended(pid: int, executor: Executor) -> None:

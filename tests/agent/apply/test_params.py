@@ -84,11 +84,18 @@ def test_threaded_and_rps_flow_cnt_are_written_read_back_and_restored(
     assert (back.outcome, (root / DEVICE / file).read_text().strip()) == (Outcome.APPLIED, "0")
 
 
-def test_the_inventory_reads_rps_flow_cnt_again_after_a_write(root: Path) -> None:
+@pytest.mark.parametrize(
+    ("written", "rescan"),
+    [(FLOW_CNT, False), (FLOW_CNT, True), ("netdev/eth0/channels", False)],
+    ids=["alone", "in a round that lists devices", "by a driver that made its queues anew"],
+)
+def test_the_inventory_reads_rps_flow_cnt_again_after_a_write(root: Path, written: str, *, rescan: bool) -> None:
     reader = InventoryReader(root)
     assert [queue.params for queue in reader.read().netdevs[0].queues] == [{"rps_flow_cnt": "0"}]
     (root / DEVICE / "queues/rx-0/rps_flow_cnt").write_text("4096\n")
-    reader.reread([parse_setting(FLOW_CNT)])
+    reader.reread([parse_setting(written)])
+    if rescan:
+        reader.rescan()
     assert [queue.params for queue in reader.read().netdevs[0].queues] == [{"rps_flow_cnt": "4096"}]
 
 

@@ -18,9 +18,11 @@ from coresteer_agent.apply.restore import restore
 from coresteer_agent.apply.task_affinity import TaskAffinityHandler
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_core.changes.plan import Action, DesiredValue, preview
-from coresteer_core.changes.report import Outcome
+from coresteer_agent.runtime.changes import NodeChanges
+from coresteer_core.changes.plan import Action, DesiredValue, Plan, preview
+from coresteer_core.changes.report import ChangeMessage, ChangeState, Outcome
 from coresteer_core.node.tasks import NetTask
+from coresteer_core.protocol import Apply
 from coresteer_core.settings import TaskAffinity
 
 ROOT = Path("/")
@@ -161,6 +163,31 @@ def test_a_thread_that_cannot_be_set_does_not_prevent_restoring_the_others(
     monkeypatch.undo()
     restore(path, ROOT)
     assert affinities(child) == before
+
+
+def test_threads_that_were_moved_before_another_one_was_refused_are_moved_back(
+    path: Path, child: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = affinities(child)
+    fenced = max(before)
+    set_affinity = os.sched_setaffinity
+
+    def refuse_a_thread(thread: int, cpus: set[int]) -> None:
+        """As the kernel does for a thread in another cpuset than its process."""
+        if thread == fenced and cpus == {SECOND}:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        set_affinity(thread, cpus)
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse_a_thread)
+    told: list[ChangeMessage] = []
+    changes = NodeChanges(ROOT, path, None, lambda: make_view(ALL, tasks=observed_children()), told.append)
+    changes.handle(Apply("c", Plan([Action(f"task/{child.pid}/affinity", BOTH, str(SECOND), "test")]), 60))
+    changes.close()
+    assert affinities(child) == before
+    assert told[-1].state is ChangeState.FAILED
+    assert "The kernel rejects this set of CPUs" in told[-1].sentence
+    assert "another program" not in told[-1].sentence
+    assert not restore(path, ROOT)
 
 
 def test_a_write_of_the_original_value_restores_each_threads_own_original(

@@ -119,6 +119,10 @@ def test_another_process_with_the_same_pid_is_not_changed(
     assert executor.steer(Action(key, str(MINE), str(MINE + 1), "test")).outcome is Outcome.UNSUPPORTED
     assert executor.undo(Action(key, "", str(MINE), "test")).outcome is Outcome.UNSUPPORTED
     assert nices(child) == before
+    undone = executor.undo(Action(key, "", str(MINE + 1), "after its original was forgotten"))
+    assert undone.outcome is Outcome.UNSUPPORTED
+    assert "has nothing left to restore" in undone.sentence
+    assert nices(child) == before
 
 
 @live

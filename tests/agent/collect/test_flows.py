@@ -36,6 +36,7 @@ from coresteer_agent.observe.rx_placement import RxPlacements, RxTarget, softirq
 from coresteer_agent.observe.socket_owners import SocketOwners
 from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev, Queue
 from coresteer_core.node.rates import Rates
+from coresteer_core.node.rss import SYM_OR_XOR, SYM_XOR
 from coresteer_core.node.tasks import MAX_HEAVY_FLOWS, HeavyFlow, NetTask
 
 ROOT = Path("/")
@@ -257,10 +258,13 @@ def target(
     )
     tcp = TcpSocket(1)
     found = placements.target(tcp, flow)
+    entry = placements.rss_entry(tcp, flow)
     if found.how == "rss":
-        assert placements.rss_entry(tcp, flow) == 0
+        assert rss is not None
+        assert entry is not None
+        assert found.queue == f"rx-{rss.table[entry]}"
     elif found.queue is None:
-        assert placements.rss_entry(tcp, flow) is None
+        assert entry is None
     return found
 
 
@@ -302,11 +306,39 @@ def test_an_uncertain_queue_is_unknown(tmp_path: Path, steering: Steering) -> No
         Rss(b"", [0] * 8, "toeplitz"),
         Rss(bytes(40), [0] * 8, ""),
         Rss(KEY, [9], "toeplitz"),
+        Rss(KEY, [0] * 8, "toeplitz", 4),
+        Rss(KEY, [0] * 8, "toeplitz", SYM_XOR | SYM_OR_XOR),
     ],
-    ids=["no RSS", "another hash", "no key", "a key of zeros", "a missing queue"],
+    ids=["no RSS", "another hash", "no key", "a key of zeros", "a missing queue", "an unknown transformation", "two"],
 )
 def test_with_incomplete_rss_the_queue_is_unknown(tmp_path: Path, rss: Rss | None) -> None:
     assert target(tmp_path, rss=rss) == RxTarget("eth0")
+
+
+@pytest.mark.parametrize(
+    ("input_xfrm", "ports", "queue"),
+    [(SYM_XOR, True, 2), (SYM_XOR, False, 3), (SYM_OR_XOR, True, 2), (SYM_OR_XOR, False, 2)],
+)
+def test_a_symmetric_hash_selects_another_queue(tmp_path: Path, input_xfrm: int, queue: int, *, ports: bool) -> None:
+    rss, steering = replace(SPREAD, input_xfrm=input_xfrm), replace(PLAIN, tcp_4=ports)
+    found = RxTarget("eth0", f"rx-{queue}", 40 + queue, 4 + queue, "rss")
+    assert target(tmp_path, rss=rss, steering=steering, driver="mlx5_core") == found
+
+
+def test_a_driver_that_may_hash_symmetrically_without_reporting_it_leaves_the_queue_unknown(tmp_path: Path) -> None:
+    assert target(tmp_path, driver="mlx5_core") == RxTarget("eth0")
+    assert target(tmp_path, driver="mlx5_core", rps="2") == RxTarget("eth0")
+    assert target(tmp_path, driver="mlx5_core", queues=1) == RxTarget("eth0", "rx-0", 40, 4, "queue")
+
+
+def test_a_hash_that_becomes_symmetric_is_computed_again(tmp_path: Path) -> None:
+    inventory = Inventory([netdev("eth0", [Queue(f"rx-{n}", 40 + n) for n in range(4)], driver="ice")], [])
+    tcp, queues = TcpSocket(1), []
+    for rss in (SPREAD, replace(SPREAD, input_xfrm=SYM_XOR)):
+        known = {"eth0": rss}
+        placements = RxPlacements(inventory, Here(), rss_of=known.get, steering_of=lambda _: PLAIN, root=tmp_path)
+        queues.append(placements.target(tcp, FLOW).queue)
+    assert queues == ["rx-3", "rx-2"]
 
 
 def test_a_driver_that_does_not_report_its_key_uses_the_kernels(tmp_path: Path) -> None:
@@ -606,6 +638,17 @@ def test_weights_are_read_in_both_cgroup_versions_and_the_root_has_none(tmp_path
     assert reader.read(["", "web", "web.slice", "db.slice", "web", "gone"]) == wanted
     (tmp_path / "sys/fs/cgroup/web.slice/io.weight").unlink()
     assert reader.read(["web.slice"]) == {"web.slice": {"cpu.weight": "100"}}
+
+
+def test_the_weight_of_a_cgroup_that_gets_a_controller_later_is_found_within_a_minute(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/fs/cgroup/web.slice"
+    folder.mkdir(parents=True)
+    (folder / "cpu.weight").write_text("100\n")
+    reader = CgroupWeights(tmp_path)
+    assert reader.read(["web.slice"]) == {"web.slice": {"cpu.weight": "100"}}
+    (folder / "io.weight").write_text("default 200\n")
+    rounds = [reader.read(["web.slice"]) for _ in range(12)]
+    assert rounds[-1] == {"web.slice": {"cpu.weight": "100", "io.weight": "200"}}
 
 
 def test_scheduling_is_parsed_from_proc_stat() -> None:

@@ -186,6 +186,17 @@ def test_a_netdev_without_hardware_knows_little(tmp_path: Path) -> None:
     assert read_device(tmp_path, "lo") == Device("lo", None, None, 65536, None, None, [])
 
 
+def test_a_bond_names_the_netdevs_below_it(tmp_path: Path) -> None:
+    write(tmp_path, "sys/class/net/bond0/queues/rx-0/rps_flow_cnt", "0\n")
+    for name in ("eth1", "eth0"):
+        write(tmp_path, f"sys/class/net/{name}/mtu", "1500\n")
+        (tmp_path / f"sys/class/net/bond0/lower_{name}").symlink_to(f"../{name}")
+        (tmp_path / f"sys/class/net/{name}/upper_bond0").symlink_to("../bond0")
+    found = {netdev.name: netdev for netdev in InventoryReader(tmp_path).read().netdevs}
+    assert {name: netdev.lower for name, netdev in found.items()} == {"bond0": ["eth0", "eth1"], "eth0": [], "eth1": []}
+    assert (found["bond0"].driver, [queue.name for queue in found["bond0"].queues]) == (None, ["rx-0"])
+
+
 def test_a_virtio_netdev_has_the_numa_node_and_interrupts_of_its_pci_function(tmp_path: Path) -> None:
     pci = "sys/devices/pci0000:00/0000:00:03.0"
     write(tmp_path, f"{pci}/numa_node", "1\n")

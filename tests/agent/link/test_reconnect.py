@@ -4,6 +4,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
+from msgspec.structs import replace
 from tests.agent.fake_backend import Backend, Connection
 from tests.agent.link.node import QUICK, Node
 from tests.support.polling import PATIENCE_S
@@ -136,6 +137,23 @@ def test_a_backend_that_asks_for_a_delay_is_obeyed(close: Close, shortest_s: flo
         NodeKey("http://127.0.0.1:1", 7, "n", "k"), make_hello(Path("/nonexistent"), 1.0, None), Inbox(), timing=QUICK
     )
     assert shortest_s <= link._delay_s(why_closed("http://127.0.0.1:1", close)) <= longest_s
+
+
+def test_only_a_connection_that_was_welcomed_and_lasted_resets_the_back_off(backend: Backend) -> None:
+    node = Node(backend.address, replace(QUICK, stable_s=0))
+    for _ in range(3):
+        connection = backend.next_connection()
+        connection.hello()
+        connection.close()
+    connection = backend.next_connection()
+    assert node.link._backoff._failures == 3
+    connection.hello()
+    connection.welcome()
+    assert node.next() == BackendReconnected()
+    connection.close()
+    backend.next_connection()
+    assert node.link._backoff._failures == 1
+    node.link.stop()
 
 
 def test_the_agents_of_a_large_fleet_return_over_the_time_that_the_backend_named(backend: Backend, node: Node) -> None:

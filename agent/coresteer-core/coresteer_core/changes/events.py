@@ -17,7 +17,8 @@ class Change(Struct, frozen=True):
     has stored the present state. policy: the name of its policy, empty for a person's change. confirm_after_s: time to
     its automatic confirmation, None where a person has to confirm it. confirm_at: that moment, monotonic seconds.
     restores: it restores originals of a policy's settings and is never undone. delegated: another program may write its
-    settings until it is undone; it is not reported to the backend.
+    settings until it is undone; it is not reported to the backend. rollback_requested: while its plan runs, so it is
+    undone afterwards.
     """
 
     change_id: str
@@ -38,6 +39,7 @@ class Change(Struct, frozen=True):
     confirm_at: float | None = None
     restores: bool = False
     delegated: bool = False
+    rollback_requested: bool = False
 
     @property
     def open(self) -> bool:

@@ -40,7 +40,7 @@ class PlanWarning(Struct, frozen=True):
     """A side effect or risk that a person should know before a plan is applied.
 
     code: other_numa_node, smt_sibling, isolated, management, one_core, restart, latency, adaptive, pages, inherited,
-    controller, vectors, boot.
+    affinities, controller, vectors, boot.
     """
 
     code: str
@@ -63,7 +63,7 @@ def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
     isolated = view.topology.isolated_cpus
     for key, value in desired:
         setting = parse_setting(key)
-        cpus = setting.cpus(value)
+        cpus = setting.cpus_on(view, value)
         if (limited := limits_refusal(view.inventory, setting, cpus)) is not None:
             found.append(Refusal("limits", key, limited))
         found += [Refusal(code, key, sentence) for code, sentence in setting.refusals(view, value)]
@@ -78,6 +78,8 @@ def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
                     + (f"it has {format_cpus(online)}." if online else "which CPUs it has could not be read."),
                 )
             )
+        if not setting.places_work:
+            continue
         for reserved in view.inventory.reserved:
             if (touched := cpus & reserved.numbers) and not setting.belongs_to(view, reserved):
                 sentence = f"{format_cpus(touched)} {_is(touched)} reserved for {reserved.holder}."
@@ -106,7 +108,7 @@ def combined_refusals(view: View, values: Mapping[str, str]) -> list[Refusal]:
 def limits_refusal(inventory: Inventory, setting: Setting, cpus: frozenset[int] = frozenset()) -> str | None:
     """Return why a node's limits forbid to change a setting, as a sentence; None if they allow it.
 
-    cpus: that its new value names.
+    cpus: those of its new value.
     """
     limits, allowed = inventory.limits, inventory.limits.settings
     if limits.unusable is not None:
@@ -151,8 +153,8 @@ def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
     known = [(s, value) for key, value in desired if (s := parse_setting(key)).missing_reason(view) is None]
     after = {setting.interrupt: setting.cpus(value) for setting, value in known if setting.interrupt is not None}
     for setting, value in known:
-        cpus = setting.cpus(value)
-        if allow_isolated and (touched := cpus & isolated):
+        cpus = setting.cpus_on(view, value)
+        if allow_isolated and setting.places_work and (touched := cpus & isolated):
             sentence = f"{format_cpus(touched)} {_is(touched)} reserved by isolcpus or nohz_full."
             found.append(PlanWarning("isolated", setting.key, sentence))
         found += _placement(view, setting, cpus, after)

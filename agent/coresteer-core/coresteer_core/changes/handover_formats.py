@@ -165,7 +165,9 @@ def general_reason(setting: Setting, value: str) -> str | None:
         return "only netlink sets it for one queue, by an id that changes at each start. Set it for the whole device."
     if isinstance(setting, FlowRuleSlot) and value == EMPTY:
         return "after a reboot there is no rule."
-    if isinstance(setting, RssContextTable):
+    if isinstance(setting, RssContextTable) or (
+        isinstance(setting, FlowRuleSlot) and setting.context(value) is not None
+    ):
         return "ethtool numbers a new context itself, and flow rules name the number."
     return None
 

@@ -242,8 +242,10 @@ def _plan_ran(state: Changes, change: Change, results: list[Result], now: float)
         return state, []
     if change.restores:
         return _restored(state, change, results, now)
-    touched = {result.key for result in results if _touched(result)}
-    undo = inverse(Plan([action for action in change.plan.actions if action.key in touched]))
+    touched = {result.key: result for result in results if _touched(result)}
+    written = [action for action in change.plan.actions if action.key in touched]
+    # a failed write may have left any value
+    undo = inverse(Plan([each if touched[each.key].done else replace(each, becomes="") for each in written]))
     wrong = next((result for result in results if not result.done), None)
     change = replace(change, results=results, undo=undo)
     if wrong is not None:
@@ -252,6 +254,8 @@ def _plan_ran(state: Changes, change: Change, results: list[Result], now: float)
             return begin_undo(with_change(state, change), [(change, EndedBy.ERROR, "")])
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR)
         return with_change(state, change), [RecordChange(change), send_state(change, now)]
+    if change.rollback_requested:
+        return begin_undo(with_change(state, change), [(change, EndedBy.USER, "")])
     if (wait := change.confirm_after_s) is not None:
         sentence = f"Applied and read back. Policy {change.policy} confirms it in {wait:g} s"
         sentence += " unless a guardrail is violated." if change.guardrails else "."
@@ -288,7 +292,9 @@ def _rechecked(state: Changes, change: Change, results: list[Result], now: float
         moved = {result.key for result in wrong if result.read_back is not None}  # not what could not be read
         undo = Plan([action for action in change.undo.actions if action.key not in moved], allow_isolated=True)
         why = " ".join(result.sentence for result in wrong)
-        change = replace(change, undo=undo, sentence=f"Not confirmed by policy {change.policy}: {why}")
+        found = {result.key: result for result in [*change.results, *wrong]}
+        sentence = f"Not confirmed by policy {change.policy}: {why}"
+        change = replace(change, undo=undo, results=[*found.values()], sentence=sentence)
         return begin_undo(with_change(state, change), [(change, EndedBy.ERROR, "")])
     held = ", without a guardrail violation" if change.guardrails else ""
     sentence = f"Confirmed by policy {change.policy} after {change.confirm_after_s:g} s{held}."
@@ -312,6 +318,9 @@ def _confirm(state: Changes, change: Change, now: float) -> Transition:
 
 
 def _roll_back(state: Changes, change: Change, now: float) -> Transition:
+    if change.state is ChangeState.APPLYING and change.ending is None and not change.restores:
+        change = replace(change, rollback_requested=True)
+        return with_change(state, change), [RecordChange(change)]
     applied = change.state in (ChangeState.UNCONFIRMED, ChangeState.CONFIRMED)
     unfinished = change.state is ChangeState.FAILED and bool(change.undo.actions)
     if change.ending is not None or not (applied or unfinished):

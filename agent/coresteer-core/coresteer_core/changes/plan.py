@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coresteer_core.changes.guard import PlanWarning, Refusal, combined_refusals, refusals, warnings
+from coresteer_core.changes.report import MAX_REPORTED_CHARACTERS
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
@@ -52,6 +54,15 @@ def inverse(plan: Plan) -> Plan:
         [Action(a.key, a.becomes, a.was, f"Undo: {a.reason}") for a in reversed(plan.actions)],
         allow_isolated=True,  # originals are restored even where the guard would refuse them
     )
+
+
+def as_reported(action: Action) -> Action:
+    """Return an action for a report: a long value, such as one that names many threads, is as a View shows it."""
+    was, becomes = (
+        value if len(value) <= MAX_REPORTED_CHARACTERS else parse_setting(action.key).value_in_view(value)
+        for value in (action.was, action.becomes)
+    )
+    return replace(action, was=was, becomes=becomes)
 
 
 def in_write_order(actions: Iterable[Action]) -> list[Action]:

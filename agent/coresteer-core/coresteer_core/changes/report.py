@@ -4,8 +4,12 @@ from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from coresteer_core.bounds import MAX_INTEGER
+from coresteer_core.bounds import MAX_INTEGER, MAX_VALUE
+
+MAX_REPORTED_CHARACTERS = 4096
+"""Of a value and of a sentence about one setting: the backend takes 1 MiB about a plan, and values may name threads."""
 
 
 class ChangeState(StrEnum):
@@ -79,3 +83,20 @@ class ChangeMessage(Struct, frozen=True, tag="change"):
     ended_by: EndedBy | None = None
     deadline_ms: Annotated[int, Meta(gt=-MAX_INTEGER, lt=MAX_INTEGER)] | None = None
     remaining_s: Annotated[float, Meta(gt=-MAX_INTEGER, lt=MAX_INTEGER)] | None = None
+
+    def shortened(self) -> "ChangeMessage":
+        """Return the message with texts cut to what the backend takes."""
+        return replace(
+            self, sentence=_cut(self.sentence, MAX_VALUE), results=[_shortened(each) for each in self.results]
+        )
+
+
+def _shortened(result: Result) -> Result:
+    found, read_back = (
+        None if value is None else _cut(value, MAX_REPORTED_CHARACTERS) for value in (result.found, result.read_back)
+    )
+    return replace(result, sentence=_cut(result.sentence, MAX_REPORTED_CHARACTERS), found=found, read_back=read_back)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

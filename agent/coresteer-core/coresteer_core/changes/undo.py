@@ -165,20 +165,27 @@ def changes_after_reboot(changes: list[Change]) -> list[Change]:
 def with_change(state: Changes, change: Change) -> Changes:
     """Return the state of all changes with one added or updated; drops old ended ones above the maximum."""
     changes = {**state.changes, change.change_id: change}
-    if change.change_id in state.changes:
-        return replace(state, changes=changes)
+    if change.change_id not in state.changes:
+        changes = without_surplus(changes, keep=change.change_id)
+    return replace(state, changes=changes)
+
+
+def without_surplus(changes: dict[str, Change], *, keep: str = "") -> dict[str, Change]:
+    """Return changes by change_id, oldest first, without old ended ones above the maximum. keep: an id to keep."""
     lengths = {change_id: text_length(each.plan) for change_id, each in changes.items()}
     surplus, excess = len(changes) - MAX_REMEMBERED_CHANGES, sum(lengths.values()) - MAX_REMEMBERED_CHARACTERS
-    if surplus > 0 or excess > 0:
-        ended = [c for c in changes.values() if not c.open and c.change_id != change.change_id]
-        # policies make many, which are seldom rolled back; the backend does not know yet what it has not acknowledged
-        ended.sort(key=lambda c: (not c.policy, not c.acknowledged))
-        for dropped in ended:
-            if surplus <= 0 and excess <= 0:
-                break
-            surplus, excess = surplus - 1, excess - lengths[dropped.change_id]
-            del changes[dropped.change_id]
-    return replace(state, changes=changes)
+    if surplus <= 0 and excess <= 0:
+        return changes
+    ended = [change for change in changes.values() if not change.open and change.change_id != keep]
+    # policies make many, which are seldom rolled back; the backend does not know yet what it has not acknowledged
+    ended.sort(key=lambda change: (not change.policy, not change.acknowledged))
+    dropped = set[str]()
+    for change in ended:
+        if surplus <= 0 and excess <= 0:
+            break
+        surplus, excess = surplus - 1, excess - lengths[change.change_id]
+        dropped.add(change.change_id)
+    return {change_id: each for change_id, each in changes.items() if change_id not in dropped}
 
 
 def text_length(plan: Plan) -> int:
@@ -197,5 +204,5 @@ def send_state(change: Change, now: float) -> SendChangeState:
             results=change.results,
             ended_by=change.ended_by,
             remaining_s=max(0.0, change.deadline - now) if waiting and change.deadline is not None else None,
-        )
+        ).shortened()
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from coresteer_core.bounds import CpuList, CpuNumber, KernelInteger, Name, Sentence, Value
+from coresteer_core.bounds import CpuList, CpuNumber, KernelInteger, Name, PolicyId, Sentence, Value
 from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.node.limits import Limits
 from coresteer_core.node.reserved import MAX_RESERVED, ReservedCpus
@@ -23,6 +23,8 @@ MAX_RSS_CONTEXTS = 1024
 """Maximum number of reported RSS contexts of one network device; drivers have at most some dozens."""
 _MAX_NAMED = 3
 """Maximum number of queues that a sentence names."""
+MAX_HELD = 8192
+"""Maximum number of settings that policies hold and that an inventory names."""
 MAX_RSS_ENTRIES = 65_536
 """Maximum length of an RSS table; those of present NICs have at most 4,096 entries."""
 
@@ -92,7 +94,7 @@ class Netdev(Struct, frozen=True):
     device reports. addresses: its IP addresses. firmware: the version that the driver states, None where it states
     none. flow_rules: None where the driver has no flow rules, or they could not be read yet. rss_entries: the length of
     the RSS table, in which the pattern rss repeats; None where unknown. rss_contexts: None where kernel or driver has
-    none, or they could not be read.
+    none, or they could not be read. lower: the netdevs below a bond, bridge or VLAN, which receive its packets.
     """
 
     name: Name
@@ -114,6 +116,7 @@ class Netdev(Struct, frozen=True):
     flow_rules: FlowRuleTable | None = None
     rss_entries: Annotated[int, Meta(ge=1, le=MAX_RSS_ENTRIES)] | None = None
     rss_contexts: Annotated[list[RssContext], Meta(max_length=MAX_RSS_CONTEXTS)] | None = None
+    lower: Annotated[list[Name], Meta(max_length=MAX_NETDEVS)] = []
 
 
 class Irq(Struct, frozen=True):
@@ -206,6 +209,8 @@ class Inventory(Struct, frozen=True, dict=True):
     determines how fast the machine is, such as governor, SMT and mitigations, by name. limits: what the node's
     administrator lets any backend do.
     changed_settings: how many settings Coresteer has changed and not restored; None from an agent that does not count.
+    held: the id of the policy that holds each setting and whose end would restore it, by key. None for more than
+    MAX_HELD settings, and from an agent that does not say.
     reserved: CPUs of single containers and cpuset partitions.
     dropped_rows: which rows or values of kernel files the agent could not parse and left out, a sentence by path.
     queue_users: programs whose queues and interrupts Coresteer leaves alone. free_vectors: of the CPUs that are online;
@@ -223,6 +228,7 @@ class Inventory(Struct, frozen=True, dict=True):
     limits: Limits = Limits()
     dropped_rows: Annotated[dict[Name, Sentence], Meta(max_length=64)] = {}
     changed_settings: KernelInteger | None = None
+    held: Annotated[dict[Value, PolicyId], Meta(max_length=MAX_HELD)] | None = None
     queue_users: Annotated[list[QueueUser], Meta(max_length=MAX_NETDEVS)] = []
     free_vectors: Annotated[list[FreeVectors], Meta(max_length=MAX_CPUS)] = []
     reserved: Annotated[list[ReservedCpus], Meta(max_length=MAX_RESERVED)] = []
@@ -234,7 +240,25 @@ class Inventory(Struct, frozen=True, dict=True):
 
     def physical_netdevs(self) -> frozenset[str]:
         """Return the names of the network devices that are hardware: a bridge or veth counts the same bytes again."""
+        return self._physical
+
+    @cached_property
+    def _physical(self) -> frozenset[str]:
         return frozenset(netdev.name for netdev in self.netdevs if not netdev.virtual and netdev.name != "lo")
+
+    def nics_below(self, name: str) -> frozenset[str]:
+        """Return the names of the physical netdevs below a bond, bridge or VLAN; none for other netdevs."""
+        lower = self._lower
+        below, waiting = set[str](), list(lower.get(name, ()))
+        while waiting:
+            if (each := waiting.pop()) not in below:
+                below.add(each)
+                waiting += lower.get(each, ())
+        return self.physical_netdevs() & below
+
+    @cached_property
+    def _lower(self) -> dict[str, list[str]]:
+        return {netdev.name: netdev.lower for netdev in self.netdevs}
 
     def active_nics(self) -> list[Netdev]:
         """Return the physical netdevs that are up, management ones last.

@@ -1,7 +1,8 @@
 """RSS and RPS: compute the receive queue and the CPU of a flow as NICs and the kernel do.
 
 The hash is Toeplitz's as Microsoft publishes it for receive-side scaling ("RSS Hashing Types", "Verifying the RSS
-Hash Calculation"); RPS is net/core/dev.c get_rps_cpu().
+Hash Calculation"), a symmetric one is that of the kernel's Documentation/networking/scaling.rst; RPS is
+net/core/dev.c get_rps_cpu().
 """
 
 from array import array
@@ -10,6 +11,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+SYM_XOR, SYM_OR_XOR = 1, 2
+"""What a NIC may do with addresses and ports before it hashes them (include/uapi/linux/ethtool.h, RXH_XFRM)."""
 _MAX_INPUT = 36
 """Bytes of the longest input: two IPv6 addresses and two ports."""
 _WORD = 4
@@ -18,13 +21,15 @@ _WORD = 4
 class Toeplitz:
     """Toeplitz hash of a flow under one RSS key, by one table for each input byte: 0.8 µs for IPv4, 36 KiB.
 
-    A key has 40 bytes, with some NICs 52. Raises ValueError for a key of fewer than 40 bytes.
+    A key has 40 bytes, with some NICs 52. input_xfrm: SYM_XOR or SYM_OR_XOR for a symmetric hash, which both directions
+    of a flow share, else 0. Raises ValueError for a key of fewer than 40 bytes.
     """
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, input_xfrm: int = 0) -> None:
         if len(key) < _MAX_INPUT + _WORD:
             raise ValueError(f"The RSS key has {len(key)} bytes; at least {_MAX_INPUT + _WORD} are needed.")
         self.key = key
+        self.input_xfrm = input_xfrm
         bits = int.from_bytes(key[: _MAX_INPUT + _WORD], "big")
         self._tables = [_byte_table(bits, position) for position in range(_MAX_INPUT)]
 
@@ -37,6 +42,18 @@ class Toeplitz:
         for table, byte in zip(self._tables, data, strict=False):
             found ^= table[byte]
         return found
+
+    def hash_flow(self, source: bytes, destination: bytes, ports: bytes = b"") -> int:
+        """Return the hash of a flow. ports: of source and destination, empty where the NIC does not use them."""
+        if not self.input_xfrm:
+            return self.hash(source + destination + ports)
+        return self.hash(self._symmetric(source, destination) + self._symmetric(ports[:2], ports[2:]))
+
+    def _symmetric(self, source: bytes, destination: bytes) -> bytes:
+        xor = bytes(a ^ b for a, b in zip(source, destination, strict=True))
+        if self.input_xfrm == SYM_XOR:
+            return xor + xor
+        return bytes(a | b for a, b in zip(source, destination, strict=True)) + xor
 
 
 def _byte_table(key_bits: int, position: int) -> "array[int]":

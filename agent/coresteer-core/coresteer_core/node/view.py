@@ -1,5 +1,6 @@
 """View: everything about a node from which a policy, the guard or a preview decides."""
 
+from collections.abc import Collection
 from functools import cached_property
 
 from msgspec import Struct
@@ -48,6 +49,10 @@ class View(Struct, frozen=True, dict=True):
     def task(self, pid: int) -> NetTask | NumaTask | None:
         """Return the process with a PID; None where it neither communicates over the network nor is in numa."""
         return self._by_pid.get(pid)
+
+    def all_tasks(self) -> Collection[NetTask | NumaTask]:
+        """Return every process that communicates over the network or is in numa, once each."""
+        return self._by_pid.values()
 
     def numa_task(self, pid: int) -> NumaTask | None:
         """Return what is known of a process's memory, None where it is not in numa."""

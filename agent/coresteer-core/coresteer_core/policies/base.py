@@ -120,6 +120,11 @@ class PolicySpec(Struct, frozen=True):
         return False
 
     @property
+    def places_processes(self) -> bool:
+        """Return whether the policy binds processes to CPUs, also those that a policy after it in rank bound."""
+        return False
+
+    @property
     def example_keys(self) -> tuple[str, ...]:
         """Return a key of each kind of setting about which the policy warns while another controller may write it."""
         return ()

@@ -23,6 +23,7 @@ from coresteer_core.policies.ownership import (
     interrupt_name,
     process_start_ticks,
     prune_memory,
+    unbound_view,
 )
 from coresteer_core.settings import SettingError, parse_setting
 from coresteer_core.settings.overlay import overlay
@@ -47,6 +48,7 @@ def evaluate_round(
     An action becomes a holding only by record_write(). A policy overrules those after it in rank for a setting that it
     wants now or holds, but none with a stronger mode (an observing policy never blocks an enforcing one). Later
     policies see the actions of earlier ones as if they were written, so that two do not fill the same CPU at once.
+    A policy that binds processes sees those that a later one bound as unbound, so that it takes them over.
     moves_per_step limits what is written, so it does not shorten a recommendation. A policy that is held out is
     evaluated as in mode recommend, but keeps its claim to the settings that it had set, so that no other takes them.
     What a policy proposes without writing stays for its dwell time, and after that while it is as good as what is
@@ -65,7 +67,11 @@ def evaluate_round(
     recommended: dict[str, Recommendation] = {}
     planned = view
     for policy in ranked:
-        decision = decide(planned, policy.spec, policy.scope, memory.memories.get(policy.policy_id))
+        seen = planned
+        if policy.spec.places_processes:
+            later = {each.policy_id for each in policies if each.precedence > policy.precedence}
+            seen = unbound_view(planned, round_.holdings, later)
+        decision = decide(seen, policy.spec, policy.scope, memory.memories.get(policy.policy_id))
         memories[policy.policy_id] = decision.memory
         evaluation = round_.evaluate(policy, decision, drifts[policy.policy_id])
         if policy.mode is not Mode.ENFORCE:

@@ -1,6 +1,6 @@
 """Ownership of settings: other controllers, drift, reused PIDs, and settings of ended policies to restore."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -8,7 +8,7 @@ from coresteer_core.changes.plan import Action
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Drift, Mode, Ownership
 from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce, forget_holding
-from coresteer_core.settings import SettingError, parse_setting
+from coresteer_core.settings import SettingError, TaskAffinity, parse_setting
 
 RESTORE_REASON = "The policy that set this is no longer enforced here; its value from before the policy is restored."
 """Reason of an action that restores a setting; the backend finds by it which settings are restored."""
@@ -63,6 +63,29 @@ def interrupt_name(view: View, key: str) -> str | None:
     number = parse_setting(key).interrupt
     irq = view.inventory.irq(number) if number is not None else None
     return None if irq is None else irq.name
+
+
+def unbound_view(view: View, holdings: Mapping[str, Holding], policy_ids: Collection[str]) -> View:
+    """Return a view in which processes that these policies bound have their affinity from before; all else is as it is.
+
+    Not an overlay: a process stays where it runs. A process that something else bound since stays bound.
+    """
+    originals = {
+        setting.pid: holding.original
+        for key, holding in holdings.items()
+        if holding.policy_id in policy_ids
+        and isinstance(setting := parse_setting(key), TaskAffinity)
+        and ";" not in holding.original  # its threads were bound to different CPUs before, which no policy does
+        and has_value(view, key, holding.value)
+    }
+    if not originals:
+        return view
+    tasks = [replace(task, affinity=originals.get(task.pid, task.affinity)) for task in view.tasks]
+    numa = view.numa
+    if numa is not None:
+        places = [replace(task, affinity=originals.get(task.pid, task.affinity)) for task in numa.tasks]
+        numa = replace(numa, tasks=places)
+    return replace(view, tasks=tasks, numa=numa)
 
 
 def find_drifts(view: View, policy: PolicyInForce, holdings: dict[str, Holding]) -> list[Drift]:

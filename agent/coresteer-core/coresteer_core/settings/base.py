@@ -65,6 +65,7 @@ class Setting(Struct, frozen=True):
     complete_in_view: a View lists all of them that the node has; one of a process that does not communicate at the
     moment is not in it, nor one of a device that restarts. moves_pages: a write moves memory, which takes about a
     second for each GiB. Settings whose write does that or interrupts traffic stay in force while a policy is held out.
+    places_work: work comes to the CPUs in a value; not with XPS, whose CPUs are those that send.
     unowned: of a kind whose values belong to who wrote them, the value that belongs to nobody: the executor overwrites
     only it and Coresteer's own.
 
@@ -75,6 +76,7 @@ class Setting(Struct, frozen=True):
     placeholders: ClassVar[Mapping[str, Sequence[str]]] = {}
     complete_in_view: ClassVar[bool] = True
     moves_pages: ClassVar[bool] = False
+    places_work: ClassVar[bool] = True
     unowned: ClassVar[str | None] = None
 
     @classmethod
@@ -152,6 +154,10 @@ class Setting(Struct, frozen=True):
     def cpus(self, value: str) -> frozenset[int]:
         """Return the CPU numbers in a value of the setting; none for a kind whose values are not CPU lists."""
         return frozenset()
+
+    def cpus_on(self, view: View, value: str) -> frozenset[int]:
+        """Return the CPUs that a value stands for on a node: those in it, or those that it inherits there."""
+        return self.cpus(value)
 
     def belongs_to(self, view: View, reserved: ReservedCpus) -> bool:
         """Return whether the setting is of the container or cpuset partition for which these CPUs are reserved."""

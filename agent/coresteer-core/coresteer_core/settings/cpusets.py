@@ -167,6 +167,27 @@ class CpusetCpus(OfCpuset, frozen=True):
         """Return the CPU numbers in a value; none where they are inherited."""
         return self.listed(value)
 
+    def cpus_on(self, view: View, value: str) -> frozenset[int]:
+        """Return the CPUs in a value; those of the parent for ``inherited``, which may be written in its place."""
+        return self.inherited(view) & self._present(view) if value == INHERITED else self.cpus(value)
+
+    def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
+        """Return ``affinities`` where threads of the cgroup are bound to some of its CPUs, and the common ones."""
+        found = super().warnings(view, value)
+        bound = [
+            f"{task.name} ({task.pid})"
+            for task in view.all_tasks()
+            if f"{task.cgroup}/".startswith(f"/{self.path}/") and (task.threads_differ or task.affinity != task.allowed)
+        ]
+        if not bound:
+            return found
+        others = f" and {len(bound) - 1} other{'s' if len(bound) > 2 else ''}" if len(bound) > 1 else ""
+        sentence = (
+            f"Linux before 6.2 gives every thread in {self.path} all CPUs of the cgroup: the affinity of "
+            f"{bound[0]}{others} is lost, and an undo does not restore it."
+        )
+        return [*found, ("affinities", sentence)]
+
     def effective(self, cpuset: Cpuset) -> frozenset[int]:
         """Return the CPUs that a cgroup gets."""
         return parse_cpu_list(cpuset.effective_cpus)

@@ -147,13 +147,17 @@ class FlowRuleSlot(NetdevSetting, frozen=True):
 
     def combined_refusals(self, view: View, value: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
         """Return code ``context`` and a sentence for an RSS context that neither exists nor is created by the plan."""
-        number = None if value in (EMPTY, OTHER) else parse_rule(value).context
+        number = self.context(value)
         if number is None:
             return []
         netdev = view.inventory.netdev(self.netdev)
         present = {each.number for each in (netdev.rss_contexts if netdev is not None else None) or []}
         after = values.get(f"netdev/{self.netdev}/rss-context/{number}", "" if number in present else EMPTY)
         return [("context", f"{self.netdev} has no RSS context {number}; create it first.")] if after == EMPTY else []
+
+    def context(self, value: str) -> int | None:
+        """Return the number of the RSS context that a rule names; None without one."""
+        return None if value in (EMPTY, OTHER) else parse_rule(value).context
 
     def foreign_sentence(self, value: str) -> str:
         """Return a sentence that says that the slot has a rule (its value) that Coresteer did not add."""

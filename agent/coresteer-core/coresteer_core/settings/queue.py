@@ -109,6 +109,8 @@ class Rps(_QueueCpus, frozen=True):
 class Xps(_QueueCpus, frozen=True):
     """``netdev/eth0/tx-0/xps``: the CPUs whose outgoing packets use a transmit queue (XPS)."""
 
+    places_work = False
+
     _kind = "XPS"
     _direction = "tx"
     _file = "xps_cpus"

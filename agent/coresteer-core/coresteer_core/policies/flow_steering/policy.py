@@ -18,8 +18,7 @@ process do not attract that process (network-process).
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain, islice
-
-from msgspec import Struct
+from typing import TypeAlias
 
 from coresteer_core.node.tasks import HeavyFlow
 from coresteer_core.node.view import View
@@ -108,12 +107,8 @@ def decide(view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMem
     )
 
 
-class _WaitingFlow(Struct, frozen=True, gc=False):
-    """A heavy flow with a clearly nearer queue. gain: in distance."""
-
-    flow: HeavyFlow
-    consumer: Consumer
-    gain: float
+_WaitingFlow: TypeAlias = tuple[HeavyFlow, Consumer, float]
+"""A heavy flow with a clearly nearer queue, its process, and the gain in distance."""
 
 
 class _Steerable:
@@ -140,12 +135,12 @@ class _Steerable:
         self.candidates: list[SteerableFlow] = []
         reordering_ns = REORDERING_NS / traffic.spec.dwell_s
         waiting = chain.from_iterable(self._waiting[rank] for rank in sorted(self._waiting, reverse=True))
-        for each in islice(waiting, MOST_TRACKED):
-            key = flow_key(each.flow)
+        for flow, consumer, gain in islice(waiting, MOST_TRACKED):
+            key = flow_key(flow)
             since_s = self.first_seen[key] = memory.first_seen.get(key, traffic.now)
-            if each.consumer.settled and traffic.now - since_s >= traffic.spec.dwell_s:
-                gain_ns = traffic.costs.distance_ns(each.flow.rx_bytes_per_s, each.gain) - reordering_ns
-                self.candidates.append(SteerableFlow(key, each.flow, each.consumer, gain_ns))
+            if consumer.settled and traffic.now - since_s >= traffic.spec.dwell_s:
+                gain_ns = traffic.costs.distance_ns(flow.rx_bytes_per_s, gain) - reordering_ns
+                self.candidates.append(SteerableFlow(key, flow, consumer, gain_ns))
         self.candidates.sort(key=lambda each: (-each.gain_ns, each.key))
 
     def _without_held(self, consumer: Consumer, held_keys: set[str]) -> list[HeavyFlow]:
@@ -172,7 +167,7 @@ class _Steerable:
                 entries.add(entry)
             cpu = cpus.get(flow.queue, flow.cpu)
             if cpu is not None and cpu < len(reach) and (gain := reach[cpu] - nearest) >= MIN_GAIN:
-                self._waiting[int(gain * bytes_per_s).bit_length()].append(_WaitingFlow(flow, consumer, gain))
+                self._waiting[int(gain * bytes_per_s).bit_length()].append((flow, consumer, gain))
 
 
 def _steerable_netdevs(traffic: Traffic) -> list[str]:

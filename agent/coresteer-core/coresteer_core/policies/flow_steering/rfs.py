@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.policies.flow_steering.memory import RfsMemory
 from coresteer_core.policies.flow_steering.traffic import NEAR, Traffic
+from coresteer_core.policies.skipped import name_tasks
+from coresteer_core.settings.base import format_cpus
 
 ENTRIES_KEY = "kernel/rps_sock_flow_entries"
 _COUNT = "rps_flow_cnt"
@@ -27,6 +30,8 @@ _QUIET_S, _REJECTED_S = 60.0, 3600.0
 _LEAST_RISE = 0.05
 """A rise of the mean CPU time per gigabit by less is accepted."""
 _SIGMAS = 2.0
+_MOST_NAMED = 3
+"""Most processes that a sentence names."""
 _MOVED_SHARE = 0.1
 """Share of the bytes that rules and RSS entries bring to other queues, above which a comparison begins anew."""
 
@@ -53,10 +58,23 @@ class RfsRound(Struct, frozen=True):
     sentence: str = ""
 
 
-def decide_rfs(  # noqa: PLR0911 - one return for each state
+def decide_rfs(traffic: Traffic, was: RfsMemory, restoring: Mapping[str, str]) -> RfsRound:
+    """Return what to do about RFS in this round. restoring: originals of settings that are not restored yet."""
+    found = _decide(traffic, was, restoring)
+    if not found.values or not traffic.isolated:
+        return found
+    work = _to_isolated(traffic)
+    if traffic.spec.rfs == "on":
+        return replace(found, sentence=f"{found.sentence} It brings {work}.")
+    if was.values:
+        why = f"RFS is off for an hour, as it would bring {work}."
+        return _restored(was, {}, RfsMemory(until_s=traffic.now + _REJECTED_S, why=why), why)
+    return RfsRound(RfsMemory(before=found.memory.before), sentence=f"RFS is not used: it would bring {work}.")
+
+
+def _decide(  # noqa: PLR0911 - one return for each state
     traffic: Traffic, was: RfsMemory, restoring: Mapping[str, str]
 ) -> RfsRound:
-    """Return what to do about RFS in this round. restoring: originals of settings that are not restored yet."""
     spec, now = traffic.spec, traffic.now
     saving = _saving(traffic)
     worth = spec.rfs != "off" and saving.saved_ns > saving.cost_ns * (_STILL_WORTH if was.values else _WORTH)
@@ -159,6 +177,16 @@ def _is_unknown(traffic: Traffic) -> bool:
     )
 
 
+def _to_isolated(traffic: Traffic) -> str:
+    """Return which isolated CPUs RFS brings work to, and whose it is, for a sentence."""
+    tasks = traffic.isolated
+    cpus = frozenset[int]().union(*(parse_cpu_list(task.affinity) for task in tasks))
+    names = name_tasks([(task.name, task.pid) for task in tasks[:_MOST_NAMED]])
+    more = f" and {len(tasks) - _MOST_NAMED} more" if len(tasks) > _MOST_NAMED else ""
+    where = format_cpus(cpus & traffic.view.topology.isolated_cpus)
+    return f"protocol work to isolated {where}, where {names}{more} {'reads' if len(tasks) == 1 else 'read'}"
+
+
 def _estimate(saving: Saving) -> str:
     share = 100 * saving.near / saving.bytes_per_s if saving.bytes_per_s else 0.0
     return (
@@ -203,15 +231,9 @@ def _share(entries: int, queues: int) -> int:
 
 
 def _concerned(traffic: Traffic, held: set[str]) -> list[Netdev]:
-    """Return the netdevs whose queues need RFS: those by which processes receive, NICs where that is a bond."""
-    used = traffic.receiving
-    stacked = any(name in used and netdev.virtual and not netdev.queues for name, netdev in traffic.netdevs.items())
-    return [
-        netdev
-        for name, netdev in traffic.netdevs.items()
-        if name != "lo"
-        and (name in used or name in held or (stacked and not netdev.virtual and netdev.up is not False))
-    ]
+    """Return the netdevs whose queues need RFS: those by which processes receive, and those that have it."""
+    used = traffic.receiving | held
+    return [netdev for name, netdev in traffic.netdevs.items() if name != "lo" and name in used]
 
 
 def cpu_s_per_gigabit(traffic: Traffic) -> float | None:

@@ -63,8 +63,8 @@ class Consumer(Struct, gc=False):
 
     near, moved: bytes/s that are polled next to it now, and by how much that changes; near_protocol: whose protocol
     work is done next to it now; sockets: by which it receives. without_rfs: its bytes/s whose protocol work is on a
-    known CPU without RFS, those of them next to it, and the sum of bytes/s × distance. fixed: it may run on some CPUs
-    only. settled: these have been the same for dwell_s.
+    known CPU, or on those of a bond, without RFS, those of them next to it, and the sum of bytes/s × distance. fixed:
+    it may run on some CPUs only. settled: these have been the same for dwell_s.
     """
 
     task: NetTask
@@ -145,8 +145,10 @@ class Traffic:
     """The processes in scope that receive much, and the queues by which they receive.
 
     queues: by netdev in scope, the CPU that polls each of its receive queues, by their numbers; those whose CPU is not
-    known are missing. bytes_per_s: what the processes receive; receiving: by which netdevs. unplaced: CPU and bytes/s
-    of processes that receive much over sockets whose queue is unknown, as of UDP.
+    known are missing. bytes_per_s: what the processes receive; receiving: by which netdevs, for a bond its NICs, or
+    none of them if one is not in scope. unplaced: CPU and bytes/s of processes that receive much over sockets whose
+    queue is unknown, as of UDP. isolated: processes that are bound to isolated CPUs and receive much by netdevs in
+    scope, themselves in scope or not, as RFS concerns all that arrives at a queue.
     """
 
     def __init__(self, view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMemory) -> None:
@@ -166,10 +168,21 @@ class Traffic:
             name: format_cpu_list(self.usable.intersection(cpus.values())) for name, cpus in self.queues.items()
         }
         self._places: dict[tuple[str, int, int], _Place] = {}
+        below = {name: view.inventory.nics_below(name) for name, netdev in self.netdevs.items() if netdev.lower}
+        self._nics = {
+            name: nics if nics <= self.netdevs.keys() else frozenset[str]() for name, nics in below.items() if nics
+        }
+        """By bond, bridge or VLAN in scope, the NICs that receive its packets; empty if one is not in scope."""
+        self._spread = {
+            name: tuple(cpu for nic in nics for cpu in self.queues[nic].values()) for name, nics in self._nics.items()
+        }
+        """By such a netdev, the CPUs that poll the queues of its NICs, over which its packets are taken to spread."""
         bytes_at: dict[int, float] = defaultdict(float)
         held = {(rule.pid, rule.started_ticks) for rule in memory.rules.values()}
         self.consumers: list[Consumer] = []
         self.settled: dict[int, SettledConsumer] = {}
+        self.isolated: list[NetTask] = []
+        isolated_cpus = view.topology.isolated_cpus
         unplaced: list[tuple[int, float]] = []
         least, least_held = (max(1.0, spec.min_bytes_per_s * share) for share in (1.0, _HELD_RATE))
         for task in view.tasks:
@@ -177,15 +190,19 @@ class Traffic:
                 continue
             consumer, unknown = self._received(task, bytes_at)
             per_s = consumer.rx_bytes_per_s
+            is_bound = isolated_cpus and consumer.fixed and parse_cpu_list(task.affinity) & isolated_cpus
+            if is_bound and self._for_rfs(task) >= least:
+                self.isolated.append(task)
             if unknown >= least and in_scope(scope, task.name, task.cgroup):
                 unplaced.append((task.cpu, unknown))
             enough = per_s >= least or (per_s >= least_held and (task.pid, task.started_ticks) in held)
             if enough and in_scope(scope, task.name, task.cgroup):
                 consumer.settled = self._is_settled(task, memory.consumers.get(task.pid))
                 self.consumers.append(consumer)
-        self.receiving = {
+        used = {
             each.netdev for consumer in self.consumers for each in consumer.task.rx_placements if each.rx_bytes_per_s
         }
+        self.receiving = {nic for name in used for nic in self._nics.get(name, (name,))}
         self.unplaced = self._over_nics(unplaced) if unplaced else []
         self.bytes_per_s = sum(consumer.rx_bytes_per_s for consumer in self.consumers)
         self.room = CpuRoom(view, self.usable, spec.max_load, bytes_at)
@@ -200,7 +217,10 @@ class Traffic:
         nics = {netdev.name for netdev in self.view.inventory.active_nics()}
         received = sum(load.rx_bytes_per_s for load in self.view.load.netdevs if load.name in nics)
         placed = sum(
-            each.rx_bytes_per_s for task in self.view.tasks for each in task.rx_placements if each.netdev in nics
+            each.rx_bytes_per_s
+            for task in self.view.tasks
+            for each in task.rx_placements
+            if each.netdev in nics or each.netdev in self._nics
         )
         share = min(1.0, (received - placed) / sum(per_s for _, per_s in unplaced))
         if share <= 0 or not nics <= self.netdevs.keys():
@@ -268,6 +288,11 @@ class Traffic:
                         by_distance += per_s * distance
                         if distance <= NEAR:
                             near_without += per_s
+            elif cpus := self._spread.get(name):
+                mean, near_share = _spread_over(reach, cpus)
+                total += per_s
+                by_distance += per_s * mean
+                near_without += per_s * near_share
             if distance <= NEAR or each.rfs:
                 near_protocol += per_s
             if each.how == "rps":
@@ -278,6 +303,11 @@ class Traffic:
         without_rfs = total, near_without, by_distance
         figures = received, near, 0.0, near_protocol, sockets, without_rfs
         return Consumer(task, reach, place.nearest, place.fixed, False, *figures), unknown
+
+    def _for_rfs(self, task: NetTask) -> float:
+        """Return what a process receives by netdevs in scope other than loopback, and by unknown ones, in bytes/s."""
+        names = (self.netdevs.keys() | {""}) - {"lo"}
+        return sum(each.rx_bytes_per_s for each in task.rx_placements if each.netdev in names)
 
     def _place(self, task: NetTask) -> _Place:
         """Return the place of a process, which those with the same affinity share."""
@@ -347,6 +377,12 @@ def _reach(distances: CpuDistances, cpus: frozenset[int], *, nearest: bool) -> S
 def _least(reach: Sequence[float], cpus: str) -> float:
     """Return the least distance of these CPUs, a CPU list, from a process; infinite if there are none."""
     return min([reach[cpu] for cpu in parse_cpu_list(cpus)], default=inf)
+
+
+@lru_cache(maxsize=8192)  # as above
+def _spread_over(reach: Sequence[float], cpus: tuple[int, ...]) -> tuple[float, float]:
+    """Return these CPUs' mean distance from a process, and the share of them that is next to it."""
+    return sum(reach[cpu] for cpu in cpus) / len(cpus), sum(reach[cpu] <= NEAR for cpu in cpus) / len(cpus)
 
 
 @lru_cache(maxsize=8)

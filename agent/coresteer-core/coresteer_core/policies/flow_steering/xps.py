@@ -94,10 +94,14 @@ def _irq_cpus(traffic: Traffic, netdev: Netdev) -> dict[str, int]:
 
 
 def _nearest(traffic: Traffic, irq_cpus: dict[str, int]) -> dict[str, str]:
-    """Return the CPUs of each queue: every usable one in the queue with the nearest interrupt, ties evenly split."""
+    """Return the CPUs of each queue: every one in the queue with the nearest interrupt, ties evenly split.
+
+    Isolated and reserved ones, too: their processes send, by any queue if none is given. Those off limits stay out.
+    """
     members: dict[str, list[int]] = {key: [] for key in irq_cpus}
-    for cpu in sorted(traffic.usable) if members else ():
+    cpus = traffic.view.topology.online() - traffic.view.inventory.limits.settings.closed_cpus
+    for cpu in sorted(cpus) if members else ():
         row = traffic.distances.rows[cpu]
         nearest = min(irq_cpus, key=lambda key: (row[irq_cpus[key]], len(members[key])))
         members[nearest].append(cpu)
-    return {key: format_cpu_list(cpus) or NO_CPUS for key, cpus in members.items()}
+    return {key: format_cpu_list(found) or NO_CPUS for key, found in members.items()}

@@ -136,6 +136,11 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
     ] = False
     allow_isolated: Annotated[bool, ALLOW_ISOLATED_FIELD] = False
 
+    @property
+    def places_processes(self) -> bool:
+        """Return True: the policy binds processes to CPUs near their packets."""
+        return True
+
 
 def decide(view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> Decision:
     """Return proposals for processes to move near their packets or be restored, and why each other is skipped."""
@@ -220,7 +225,7 @@ class _Round:
         affinity = parse_cpu_list(task.affinity)
         if not ours and (task.bound or task.threads_differ or not affinity >= free):
             self._remember(placed)
-            source = "The kernel" if task.bound else "Another program"
+            source = "The kernel" if task.bound else "Another program or policy"
             bound = Reason(_BOUND, (affinity, len(free)), (source,))
             self.fixed.append((task, Reason(_THREADS_BOUND, (affinity,)) if task.threads_differ else bound))
             return

@@ -25,7 +25,7 @@ def why_fixed(task: NumaTask, spec: Numa, unbound: frozenset[int], *, bound_by_u
             not bound_by_us
             and task.affinity != task.allowed
             and not parse_cpu_list(task.affinity) >= parse_cpu_list(task.allowed) & unbound,
-            "Another program bound it to CPUs, which counts as a static pin.",
+            "Another program or policy bound it to CPUs, which counts as a static pin.",
         ),
     )
     sentence = next((sentence for applies, sentence in reasons if applies), None)

@@ -105,6 +105,11 @@ class Numa(PolicySpec, frozen=True, tag="numa"):
     allow_isolated: Annotated[bool, ALLOW_ISOLATED_FIELD] = False
 
     @property
+    def places_processes(self) -> bool:
+        """Return True: the policy binds processes to the CPUs of a NUMA node."""
+        return True
+
+    @property
     def example_keys(self) -> tuple[str, ...]:
         """Return the key of a process's affinity, and of its memory nodes where the policy moves pages."""
         return ("task/1/affinity", "task/1/memory-nodes") if self.move_pages else ("task/1/affinity",)
