@@ -444,7 +444,7 @@ def create_app(
 
     app.add_middleware(
         RequestGuards,
-        public_url=config.public_url,
+        host_names=config.answered_names,
         larger_bodies={f"{API}{simulation.TRACES}/": MAX_TRACE_BYTES},
         is_ready=lambda: bool(app.state.is_ready),
         is_database_reachable=is_database_reachable,

@@ -46,6 +46,8 @@ def is_loopback(host: str) -> bool:
 _LABEL = r"[^=,\s]+=[^=,\s]+"
 _MAPPED_ROLE = re.compile(rf"viewer|admin|operator(:{_LABEL}(,{_LABEL})*)?")
 
+_HOST_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+
 LogFormat: TypeAlias = Literal["text", "json"]
 
 
@@ -96,6 +98,8 @@ class Config(BaseSettings):
     migrations_dir: Path = _installed_or("migrations", REPOSITORY / "migrations")
     public_url: str | None = None
     """By which address others reach the backend, such as https://coresteer.example: a TLS proxy's or its own."""
+    host_names: str = ""
+    """More host names that requests may name, separated by commas, such as those by which agents reach a backend."""
     tls: Literal["auto"] | None = None
     """auto: TLS with a certificate of a private authority made for this installation."""
     tls_cert: Path | None = None
@@ -174,6 +178,14 @@ class Config(BaseSettings):
             raise ValueError("must begin with https://, because passwords and agents' keys go over it")
         return f"{url.scheme}://{url.netloc}"
 
+    @field_validator("host_names")
+    @classmethod
+    def _host_names(cls, value: str) -> str:
+        names = [name.strip().lower() for name in value.split(",")] if value.strip() else []
+        if not all(_HOST_NAME.fullmatch(name) for name in names):
+            raise ValueError("must be host names without scheme and port, such as one.example,two.example")
+        return ",".join(names)
+
     @field_validator("trusted_proxies")
     @classmethod
     def _networks(cls, value: str) -> str:
@@ -229,6 +241,12 @@ class Config(BaseSettings):
     def public_address(self) -> str:
         """Return the backend's address for people and agents: the configured public one, else its own."""
         return self.public_url or self.address
+
+    @property
+    def answered_names(self) -> frozenset[str]:
+        """Return the host names that requests may name; addresses are allowed besides."""
+        own = urlsplit(self.public_url).hostname if self.public_url else self.host.lower()
+        return frozenset({"localhost", own or "", *self.host_names.split(",")} - {""})
 
     @property
     def uses_tls(self) -> bool:

@@ -34,6 +34,8 @@ _SECURITY_HEADERS = {
 class RequestGuards:
     """ASGI middleware that checks every request.
 
+    host_names: those that requests may name, beside addresses.
+
     is_ready: whether routes can work; until then all but /api/v1/health get 503.
 
     larger_bodies: bytes that a request may have whose path begins so, instead of MAX_BODY_BYTES.
@@ -45,14 +47,14 @@ class RequestGuards:
         self,
         app: ASGIApp,
         *,
-        public_url: str | None,
+        host_names: frozenset[str],
         larger_bodies: Mapping[str, int],
         is_ready: Callable[[], bool],
         is_database_reachable: Callable[[], Awaitable[bool]],
     ) -> None:
         self._app = app
         self._is_database_reachable = is_database_reachable
-        self._names = frozenset(("localhost", urlsplit(public_url or "").hostname or "localhost"))
+        self._names = host_names
         self._is_ready = is_ready
         self._larger_bodies = larger_bodies
 
@@ -108,7 +110,8 @@ class RequestGuards:
         if not self._is_ours(host):
             return BadRequest(
                 f"This backend does not answer to the host name {host!r}. If it should, give the whole address "
-                "in CORESTEER_PUBLIC_URL, such as https://coresteer.example, and start it again."
+                "in CORESTEER_PUBLIC_URL, such as https://coresteer.example, or add the name to CORESTEER_HOST_NAMES; "
+                "then start it again."
             )
         if scope["type"] == "http" and scope["method"] not in _SAFE_METHODS:
             if is_cross_origin(HTTPConnection(scope)):

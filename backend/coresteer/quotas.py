@@ -60,10 +60,13 @@ class Quota:
     bytes: int = _AT_ONCE_BYTES
 
     def share(self, backends: int) -> "Quota":
-        """Return the part of one of several backends, rounded up; together they admit little more than the quota."""
+        """Return the part of one of several backends: of the rows and rates, and at least half of the bytes at once.
+
+        So each admits the largest body, a trace of 32 MiB.
+        """
         if backends == 1:
             return self
-        rows, size = -(-self.rows // backends), -(-self.bytes // backends)
+        rows, size = -(-self.rows // backends), -(-self.bytes // min(backends, 2))
         return Quota(rows, self.rows_per_s / backends, self.bytes_per_s / backends, size)
 
 

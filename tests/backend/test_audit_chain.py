@@ -1,11 +1,14 @@
 """The hash chain over the audit log: what `coresteer audit verify` says about a log that somebody changed."""
 
 import asyncio
+import errno
 import json
+import os
 import socket
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -18,6 +21,7 @@ from tests.support.polling import PATIENCE_S
 from coresteer.audit import chain
 from coresteer.audit.export import SYSLOG, AuditExport
 from coresteer.audit.service import anonymize_user, record, verify
+from coresteer.cli.audit import AuditError, exported_hashes
 from coresteer.cli.main import main
 from coresteer.db import Database
 from coresteer.postgres import EmbeddedPostgres
@@ -154,6 +158,19 @@ async def test_an_anonymized_entry_cannot_be_given_another_name(log: Log, forged
     assert await findings(log) == ["Entry 3 was altered: no anonymization lists its actor."]
 
 
+@pytest.mark.parametrize(
+    "detail", [{"foo": "[1,2)"}, {"actor": 5}, {"actor": None}, {"actor": f"{{[1,{'9' * 5000})}}"}, [], "[1,2)", None]
+)
+async def test_a_forged_anonymization_is_named_and_does_not_end_the_verification(log: Log, detail: object) -> None:
+    async with log.session() as session:
+        forged = text(
+            "INSERT INTO audit (actor, action, target, result, detail)"
+            " VALUES ('eve', 'audit.anonymize', 'user ada', 'ok', CAST(:detail AS jsonb))"
+        )
+        await session.execute(forged, {"detail": json.dumps(detail)})
+    assert await findings(log) == [f"Entry {ENTRIES + 1} is no anonymization that Coresteer recorded: it is forged."]
+
+
 @pytest.mark.parametrize("name", ["role", "admin", "bytes"])
 async def test_the_deletion_of_a_user_removes_no_detail_in_coresteers_own_words(log: Log, name: str) -> None:
     details = [{"role": "admin", "disabled": True}, {"why": "bytes", "rows": 3}]
@@ -228,6 +245,76 @@ async def test_entries_are_exported_to_a_file_once_and_after_a_restart_from_wher
         async with log.session() as session:
             record(session, actor="ada", action="setup", target="later")
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("may_truncate", [True, False])
+async def test_a_full_disk_leaves_an_export_that_verifies(
+    log: Log,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    may_truncate: bool,
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    export = AuditExport(log, str(file))
+    await export.export_new()
+    complete = file.read_text()
+    async with log.session() as session:
+        record(session, actor="ada", action="setup", target="later")
+        record(session, actor="ada", action="setup", target="last")
+    with monkeypatch.context() as full:
+        if not may_truncate:  # as when the file has the attribute "append only"
+            full.setattr(os, "ftruncate", Mock(side_effect=PermissionError))
+        write, room = os.write, 600
+
+        def write_while_there_is_room(descriptor: int, data: bytes) -> int:
+            nonlocal room
+            if room == 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            written = write(descriptor, data[:room])
+            room -= written
+            return written
+
+        full.setattr(os, "write", write_while_there_is_room)
+        with pytest.raises(OSError, match="No space left"):
+            await export.export_new()
+    assert (file.read_text() == complete) == may_truncate
+    monkeypatch.setenv("DATABASE_URL", log.url)
+    for written in (0, 2):
+        assert await asyncio.to_thread(main, ["audit", "verify", "--export", str(file)]) == 0
+        assert "8 entries: none was deleted or altered." in capsys.readouterr().out
+        assert await export.export_new() == 2 - written
+    numbers = [json.loads(line)["number"] for line in file.read_text().splitlines()[-2:]]
+    assert numbers == [ENTRIES + 1, ENTRIES + 2]
+
+
+def _line(number: int) -> str:
+    return json.dumps({"number": number, "hash": "ab"}) + "\n"
+
+
+TORN = '{"number": 2, "ha'
+EXPORTS = [
+    ("a torn line whose number follows again", [_line(1), TORN + "\n", _line(2)], None),
+    ("a torn line whose entry another machine has", [_line(1), TORN + "\n", _line(3)], None),
+    ("two torn lines", [_line(1), TORN + "\n", TORN[:5] + "\n", _line(2)], None),
+    ("a torn end", [_line(1), TORN], None),
+    ("a torn first line", [TORN + "\n", _line(2)], None),
+    ("no export", ["no export"], 1),
+    ("another value", [_line(1), "[]\n", _line(3)], 2),
+    ("an entry without a hash", [_line(1), '{"number": 2}\n'], 2),
+]
+
+
+@pytest.mark.parametrize(("lines", "wrong"), [row[1:] for row in EXPORTS], ids=[row[0] for row in EXPORTS])
+def test_a_line_that_was_cut_off_is_skipped(tmp_path: Path, lines: list[str], wrong: int | None) -> None:
+    file = tmp_path / "audit.jsonl"
+    file.write_text("".join(lines))
+    if wrong is None:
+        whole = [json.loads(line)["number"] for line in lines if line.endswith("}\n")]
+        assert exported_hashes(file) == dict.fromkeys(whole, "ab")
+    else:
+        with pytest.raises(AuditError, match=f"^Line {wrong} of"):
+            exported_hashes(file)
 
 
 async def test_entries_are_exported_to_syslog(log: Log, tmp_path: Path) -> None:

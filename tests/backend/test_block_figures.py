@@ -60,6 +60,11 @@ def test_a_share_of_time_is_weighted_by_time_and_a_level_too() -> None:
         ({"numa_local": 900.0, "numa_other": 100.0}, "remote_numa_share", 0.1),
         ({"dropped": 6.0}, "softnet_dropped_per_s", 0.1),
         ({"pages_moved": 120.0}, "pages_moved_per_s", 2.0),
+        ({"dropped": 6.0, "dropped_known_s": 15.0}, "softnet_dropped_per_s", 0.4),
+        ({"interrupts": 500.0, "interrupts_known_s": 30.0}, "packets_per_interrupt", 1.0),
+        ({"cpu_busy_s": 6.0, "cpu_busy_s_known_s": 30.0}, "cpu_busy_percent", 20.0),
+        ({"cpu_busy_s": 6.0, "cpu_busy_s_known_s": 30.0}, "cpu_s_per_gbit", 15.0),
+        ({"netdevs_known_s": 30.0}, "packets_per_s", 1000 / 30),
     ],
 )
 def test_metrics_that_are_formulas_and_rates(amounts: dict[str, float], metric: str, value: float) -> None:

@@ -1,6 +1,6 @@
 """Change windows: outside of them agents hold policies, rollouts wait; also an agent without its backend holds."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -13,6 +13,7 @@ from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 from coresteer.audit.tables import AuditRow
 from coresteer.policies import rollout_monitor, windows
 from coresteer.policies.rollout_monitor import RolloutMonitor
+from coresteer.policies.stage_windows import _WindowReader
 from coresteer.policies.tables import RolloutRow
 from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import EnforcementStop
@@ -69,6 +70,34 @@ async def test_outside_its_window_an_agent_holds_policies_and_it_knows_when_one_
     assert found == {closed["id"]: 0, opened["id"]: 0}, "any open window is enough"
 
 
+@pytest.mark.parametrize(
+    ("skew_ms", "correction_ms", "offset_ms"),
+    [
+        pytest.param(None, 0, 0, id="not measured"),
+        pytest.param(4_000.0, 0, 0, id="almost right"),
+        pytest.param(-7_200_300.0, 0, -7_200_000, id="slow"),
+        pytest.param(120.0, -40 * 86_400_000, 40 * 86_400_000, id="wrong"),
+    ],
+)
+async def test_an_agent_knows_by_its_own_clock_when_its_window_closes(  # noqa: PLR0917 - fixtures and a table's row
+    backend: Backend,
+    admin: Client,
+    node: tuple[str, PolicyNode],
+    skew_ms: float | None,
+    correction_ms: int,
+    offset_ms: int,
+) -> None:
+    label, one = node
+    state = backend.app.state.registry.get(one.agent.node_id)
+    state.clock_skew_ms, state.clock_correction_ms = skew_ms, correction_ms
+    policy = await created(one, one.body(selector={"labels": {"pool": label}}, mode="enforce"))
+    await asked(one.operator, f"/api/v1/policies/{policy['id']}/enable")
+    opened = await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(minutes=-10)), 201)
+    while (message := await next_policies(one, held=False)).hold_from_ms is None:
+        pass
+    assert message.hold_from_ms == datetime.fromisoformat(opened["changes_at"]).timestamp() * 1000 + offset_ms
+
+
 async def test_a_node_says_until_when_it_is_outside_its_windows(admin: Client, node: tuple[str, PolicyNode]) -> None:
     label, one = node
 
@@ -119,6 +148,49 @@ async def test_a_rollout_waits_for_the_window_of_its_stage(
     await admin.delete(f"/api/v1/change-windows/{window['id']}")
     await monitor.check(datetime.now(UTC))
     assert "Waits" not in (await one.operator.get(path)).json()["sentence"]
+
+
+@pytest.mark.parametrize("interrupted", [True, False], ids=["interrupted", "not begun"])
+@pytest.mark.parametrize("by", ["window", "stop"])
+async def test_a_stage_is_compared_with_the_time_before_a_node_of_it_could_enforce_the_version(  # noqa: PLR0917 - fixtures
+    backend: Backend,
+    admin: Client,
+    node: tuple[str, PolicyNode],
+    monkeypatch: pytest.MonkeyPatch,
+    by: str,
+    interrupted: bool,
+) -> None:
+    label, one = node
+    policy = await created(one, one.body(selector={"labels": {"pool": label}}, mode="enforce"))
+    monitor = RolloutMonitor(backend.app.state.policies)
+    before: list[datetime] = []
+
+    async def read(_: _WindowReader, __: Sequence[int], window: tuple[datetime, datetime], ___: object) -> list[object]:
+        before.append(window[1])
+        return []
+
+    async def close() -> str:
+        if by == "stop":
+            return str((await asked(admin, "/api/v1/stops", {"labels": {"pool": label}}, 201))["id"])
+        return str((await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=3)), 201))["id"])
+
+    monkeypatch.setattr(_WindowReader, "read", read)
+    closed = None if interrupted else await close()
+    request = {"version": 1, "canary": 1, "batch": 1, "wait_s": 600}
+    begun = await asked(one.operator, f"/api/v1/policies/{policy['id']}/rollouts", request, 201)
+    await monitor.check(datetime.now(UTC))
+    closed = closed or await close()
+    await monitor.check(datetime.now(UTC))
+    if by == "stop":
+        await admin.post(f"/api/v1/stops/{closed}/lift")
+    else:
+        await admin.delete(f"/api/v1/change-windows/{closed}")
+    for _ in range(2):
+        await monitor.check(datetime.now(UTC) + timedelta(minutes=30))
+    again = (await one.operator.get(f"/api/v1/rollouts/{begun['id']}")).json()
+    assert again["stage_at"] > begun["stage_at"]
+    await monitor.check(datetime.now(UTC) + timedelta(hours=1))
+    assert before[-1] == datetime.fromisoformat((begun if interrupted else again)["stage_at"])
 
 
 async def test_a_rollout_that_no_window_is_long_enough_for_is_refused(

@@ -28,6 +28,7 @@ from coresteer.changes.schemas import (
     ChangeRequest,
     DesiredValueIn,
     GuardrailIn,
+    Origin,
     PlanIn,
     PreviewRequest,
     PreviewResponse,
@@ -271,6 +272,15 @@ async def test_extend_moves_the_deadline(world: World) -> None:
     assert change.deadline_at is not None
     assert extended.deadline_at is not None
     assert extended.deadline_at > change.deadline_at + timedelta(seconds=190)
+
+
+async def test_a_change_that_was_not_confirmed_in_its_extended_time_keeps_that_deadline(world: World) -> None:
+    change = await world.applied()
+    extended = await requests.extend(world.context, change_id=UUID(change.id), seconds=200, identity=OPERATOR)
+    await world.wait(600)
+    ended = await world.get(change.id)
+    assert (ended.ended_by, ended.remaining_s) == (EndedBy.TIMEOUT, None)
+    assert ended.deadline_at == extended.deadline_at
 
 
 async def test_an_observed_change_is_extended_to_the_maximum_again(world: World) -> None:
@@ -542,6 +552,8 @@ async def test_changes_are_listed_newest_first_in_pages_and_by_time(world: World
     assert [change.id for change in rest.changes] == made[2:]
     assert rest.older is None
     assert (await world.page(is_open=True)).changes == []
+    for origin, ids in ((Origin.PEOPLE, made), (Origin.POLICIES, []), (Origin.EXPERIMENTS, [])):
+        assert [change.id for change in (await world.page(origin=origin)).changes] == ids
     ended = (await world.get(made[0])).ended_at
     assert ended is not None
     assert (await world.page(from_time=ended + timedelta(seconds=1))).changes == []

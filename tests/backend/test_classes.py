@@ -196,6 +196,18 @@ def test_a_step_of_several_seconds_has_the_worst_of_them() -> None:
     assert np.isnan(pooled[:, 2]).all()
 
 
+@pytest.mark.parametrize(
+    ("start_ms", "minutes", "step_ms", "steps"),
+    [(0, 15, 1000, 900), (500, 15, 1000, 901), (0, 14, 1000, 840), (0, 16, 2000, 480), (500, 30, 2000, 901)],
+)
+async def test_history_is_per_second_up_to_15_minutes_else_in_900_steps(
+    node: PolicyNode, start_ms: int, minutes: int, step_ms: int, steps: int
+) -> None:
+    start = (now_ms() - 3_600_000) // 2000 * 2000 + start_ms
+    found = await history_of(node, start, start + minutes * 60_000, "f")
+    assert (found["step_ms"], len(found["times_ms"])) == (step_ms, steps)
+
+
 async def test_a_range_is_a_week_at_the_most(node: PolicyNode) -> None:
     until = datetime.now(UTC).replace(tzinfo=None)
     times = f"from_time={(until - timedelta(days=8)).isoformat()}Z&to_time={until.isoformat()}Z"

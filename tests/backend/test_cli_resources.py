@@ -368,6 +368,16 @@ async def test_watching_a_change_that_is_rolled_back_fails(shell: Shell, live: L
     assert said.json["state"] == "rolled_back"
 
 
+async def test_a_body_may_hold_what_only_the_change_has(shell: Shell, live: Live) -> None:
+    body = {"desired": [{"key": live.key, "value": "5"}], "guardrails": [{"metric": "rtt_p99_us", "max": 1e9}]}
+    wanted = ("changes", "apply", live.node.name, "--body", "-", "--yes")
+    made = await shell.done(*wanted, stdin=json.dumps(body))
+    assert [(each["metric"], each["max"]) for each in made["guardrails"]] == [("rtt_p99_us", 1e9)]
+    assert (await shell.done("changes", "roll-back", made["id"], "--yes", "--watch"))["state"] == "rolled_back"
+    wrong = await shell.run(*wanted, stdin=json.dumps(body | {"guardrail": []}))
+    assert (wrong.code, "guardrail" in wrong.err) == (2, True), wrong
+
+
 async def test_what_a_preview_printed_can_be_applied(shell: Shell, live: Live) -> None:
     preview = await shell.run("changes", "preview", live.node.name, "--set", f"{live.key}=5")
     body = json.dumps({"plan": preview.json["plan"]})

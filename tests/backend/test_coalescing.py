@@ -97,6 +97,7 @@ async def test_traffic_can_be_supposed_in_the_place_of_what_is_measured(node: Po
     await show_traffic(node)
     smaller = await coalescing(node, "?frame_bytes=64")
     assert (smaller["traffic"]["packets_per_s"], smaller["traffic"]["frame_bytes"]) == (pytest.approx(12_000), 64)
+    assert smaller["traffic"]["measured_s"] is None, "its frames are supposed"
 
 
 @pytest.mark.parametrize(

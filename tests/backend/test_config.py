@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any  # settings have several types
 
 import pydantic
 import pytest
@@ -47,6 +48,28 @@ def test_the_public_address_is_stored_as_an_origin(given: str, kept: str | None)
 def test_a_public_address_that_is_none_or_in_clear_text_is_refused(given: str) -> None:
     with pytest.raises(pydantic.ValidationError, match="public_url"):
         Config(public_url=given)
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({}, {"127.0.0.1"}),
+        ({"host": "own.example"}, {"own.example"}),
+        ({"public_url": "https://coresteer.example:8443"}, {"coresteer.example"}),
+        (
+            {"public_url": "https://coresteer.example", "host_names": "one, Two-backend.tools.svc"},
+            {"coresteer.example", "one", "two-backend.tools.svc"},
+        ),
+    ],
+)
+def test_a_backend_answers_to_the_names_that_it_is_given(settings: dict[str, Any], names: set[str]) -> None:
+    assert Config(**settings).answered_names == {"localhost", *names}
+
+
+@pytest.mark.parametrize("given", ["https://one", "one:8420", "one,", "one two", "*"])
+def test_what_is_no_host_name_is_refused(given: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match="must be host names"):
+        Config(host_names=given)
 
 
 def test_an_empty_host_does_not_open_the_backend_to_everybody() -> None:

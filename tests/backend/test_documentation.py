@@ -52,7 +52,7 @@ def test_a_command_of_the_documents_exists_with_its_options(
 
 def test_every_setting_of_the_backend_is_documented() -> None:
     text = Path(REPOSITORY / "docs/CONFIGURATION.md").read_text(encoding="utf-8")
-    internal = {"supervised", "agent_root", "frontend_dir", "migrations_dir", "chunk_seconds"}
+    internal = {"supervised", "agent_root", "frontend_dir", "migrations_dir"}
     names = {
         "database_url": "DATABASE_URL",
         "pg_bin": "PG_BIN",

@@ -73,6 +73,15 @@ async def test_loopback_names_and_addresses_are_answered(backend: Backend, host:
     assert (await backend.anonymous().get("/api/v1/health", headers={"Host": host})).status_code == 200
 
 
+async def test_every_configured_name_is_answered_and_no_other(database_url: str) -> None:
+    names = {"coresteer.example": 200, "two:8420": 200, "one-backend.tools.svc:8420": 200, "tools.svc": 400}
+    settings = {"public_url": "https://coresteer.example", "host_names": "two,one-backend.tools.svc"}
+    async with running_backend(database_url, **settings) as backend:
+        client = backend.anonymous()
+        statuses = {host: (await client.get("/livez", headers={"Host": host})).status_code for host in names}
+    assert statuses == names
+
+
 async def test_a_websocket_for_another_host_name_is_refused_before_it_opens(backend: Backend) -> None:
     headers = {
         "Host": "rebound.example",

@@ -10,18 +10,21 @@ import msgspec
 import pytest
 from tests.backend.conftest import Backend, Pair
 from tests.backend.experiment_node import QUICK, experiment_node, never_completes
-from tests.backend.fake_agent import FakeAgent, enrolled, rates, tell
-from tests.backend.policy_node import asked, policy_node
+from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates, tell
+from tests.backend.policy_node import CPUS, asked, policy_node
 from tests.backend.test_live import browser, subscribe, until
 from tests.support.polling import PATIENCE_S, poll_async
 
 from coresteer.experiments import run_loop
 from coresteer.presence.forwarding import Forwarded, Forwarding, Need
 from coresteer.replicas.broker import UnansweredError
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.experiments.model import RunState
 from coresteer_core.node.summary import summarize
 from coresteer_core.protocol import (
     COLUMNS,
+    Apply,
     Detail,
     EndExperiment,
     ExperimentMessage,
@@ -138,6 +141,51 @@ async def test_a_policy_is_previewed_on_a_node_of_another_backend(nats_pair: Pai
         preview = {"body": node.body(), "node_ids": [node.agent.node_id]}
         (found,) = await asked(operator, "/api/v1/policies/preview", preview)
         assert found["error"] is None and found["evaluation"]["actions"], "its load is known"
+
+
+async def test_what_needs_the_processes_of_a_node_of_another_backend_is_sent_them(nats_pair: Pair) -> None:
+    first = nats_pair.first
+    interest, registry, operator = first.app.state.interest, first.app.state.registry, await first.client("operator")
+    async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second, features=[COLUMNS]) as node:
+        node_id, path = node.agent.node_id, node.path
+        await node.show([node.hot(1, now_ms())])
+        await _until_known(first, node.agent)
+        classes = {"type": "service-class", "classes": [{"name": "gold", "target_percent": 90}]}
+        levels = [{"name": "free"}, {"name": "CPU 1", "settings": [{"key": node.action().key, "value": "1"}]}]
+        spec = {
+            "name": "two places",
+            "kind": "ab",
+            "node_id": node_id,
+            "workload": {"type": "tcp-request"},
+            "primary": "requests_per_s",
+            "factors": [{"name": "interrupt", "levels": levels}],
+        }
+
+        async def forget() -> None:
+            interest._until[Detail.SAMPLES].clear()  # 15 s later
+            await poll_async(lambda: registry.get(node_id).flows is None)
+
+        for ask, body in (
+            (f"{path}/flows", None),
+            (f"{path}/numa", None),
+            (f"{path}/numa/812/options", None),
+            (f"{path}/classes/match", {"spec": classes}),
+            (f"{path}/suggestions", None),
+            (f"/api/v1/suggestions?node_id={node_id}", None),
+            ("/api/v1/experiments/preview", {"spec": spec}),
+        ):
+            await forget()
+            answer = await (operator.get(ask) if body is None else operator.post(ask, body))
+            assert answer.status_code == 200, answer.text
+            assert registry.get(node_id).flows is not None, ask
+        await forget()
+        action = Action("task/812/affinity", f"0-{CPUS - 1}", "0", "It is near.")
+        change = {"plan": msgspec.to_builtins(Plan([action])), "confirm_timeout_s": 60}
+        applied = asyncio.create_task(asked(operator, f"{path}/changes", change, status=201))
+        while not isinstance(apply := decode_to_agent(await node.agent.receive()), Apply):
+            pass
+        await node.agent.say(ChangeMessage(apply.change_id, ChangeState.UNCONFIRMED, "Applied.", []))
+        await applied
 
 
 @pytest.mark.slow("two backends and an experiment of several runs")

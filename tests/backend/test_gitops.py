@@ -20,8 +20,14 @@ from tests.backend.policy_node import PolicyNode, asked, policy_node
 from tests.support.keyboard import Keyboard
 
 from coresteer.cli import main
+from coresteer.cli.api_client import ApiClient, environment_client
+from coresteer.cli.gitops import plan
+from coresteer.cli.gitops.apply import Applied, apply
 from coresteer.cli.gitops.documents import compact, json_schema, parse
+from coresteer.cli.gitops.export import export_to
+from coresteer.cli.gitops.resources import Kind
 from coresteer.cli.gitops.yaml_files import FileError, read, write
+from coresteer.config import Config
 from coresteer.nodes.tables import NodeRow
 from coresteer.policies.rollout_monitor import RolloutMonitor
 
@@ -81,6 +87,16 @@ async def test_an_exported_folder_is_no_difference_and_editors_find_its_schema(t
     assert (code, schema) == (0, (folder / "coresteer.schema.json").read_text())
     for document in yaml.safe_load_all((folder / "policies.yaml").read_text()):
         validate(document)
+
+
+def test_an_export_empties_the_file_of_a_kind_without_resources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Kind, "live", lambda *_: [])
+    (tmp_path / "policies.yaml").write_text(write([policy()]))
+    said = list(export_to(ApiClient("http://127.0.0.1:9", ""), tmp_path))
+    assert said == [f"{tmp_path / 'policies.yaml'}: 0 policies"]
+    assert list(read("policies.yaml", (tmp_path / "policies.yaml").read_text())) == []
 
 
 async def test_a_changed_policy_that_enforces_is_rolled_out_as_its_file_says(
@@ -212,6 +228,33 @@ async def test_prune_deletes_only_what_was_applied_from_the_same_set(terminal: T
     sets = (await terminal.operator.get("/api/v1/managed-sets")).json()
     mine = next(each for each in sets if each["name"] == terminal.managed_by)
     assert [each["id"] for each in mine["resources"]] == [(await terminal.policy(kept["name"]))["id"]]
+
+
+async def test_two_applies_at_the_same_time_both_add_to_the_set(terminal: Terminal) -> None:
+    kept, first, second = policy(), policy(), policy()
+    terminal.write(kept)
+    await terminal.apply()
+    client = environment_client(Config())
+    plans = []
+    for new in (first, second):
+        terminal.write(kept, new)
+        loaded = plan.load([str(terminal.folder)])
+        plans.append(await asyncio.to_thread(plan.make, client, loaded, managed_by=terminal.managed_by, prune=False))
+    said: list[str] = []
+    done = [asyncio.to_thread(apply, client, each, said.append, wait=False) for each in plans]
+    assert await asyncio.gather(*done) == [Applied.ALL, Applied.ALL], said
+    sets = (await terminal.operator.get("/api/v1/managed-sets")).json()
+    mine = next(each for each in sets if each["name"] == terminal.managed_by)
+    wanted = {(await terminal.policy(each["name"]))["id"] for each in (kept, first, second)}
+    assert {each["id"] for each in mine["resources"]} == wanted
+
+
+async def test_the_same_resource_can_be_added_at_the_same_time(terminal: Terminal) -> None:
+    made = await asked(terminal.operator, "/api/v1/policies", {name: policy()[name] for name in ("name", "spec")}, 201)
+    body = {"resources": [{"kind": "Policy", "id": made["id"]}], "was": []}
+    path = f"/api/v1/managed-sets/{terminal.managed_by}"
+    answers = await asyncio.gather(*(terminal.operator.request("PUT", path, json=body) for _ in range(4)))
+    assert [answer.status_code for answer in answers] == [200] * 4
 
 
 async def test_a_resource_belongs_to_one_set(terminal: Terminal) -> None:

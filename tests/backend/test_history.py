@@ -243,6 +243,21 @@ async def test_making_an_hour_again_gives_the_same(past: Past, slow: Backend) ->
     assert first and await hours() == first
 
 
+async def test_a_rate_of_minutes_is_of_the_time_in_which_it_is_known(slow: Backend, viewer: Client) -> None:
+    start = now_ms() // HOUR_MS * HOUR_MS - 72 * HOUR_MS
+    agent = await enrolled(slow.database, slow.url, "gaps")
+    minute = minute_rollups(machine(60, cpus=2, irqs=2, start_ms=start + 2000))[0]
+    partly = with_changes(minute, duration_s=60.0, amounts={"interrupts": 600, "interrupts_known_s": 15.0})
+    async with slow.database.pool.connection() as connection:
+        await partitions.create_partitions(connection, [partitions.partition_of("telemetry_minute", start)])
+        await repository.copy_minutes(connection, [(agent.node_id, partly)])
+    span = f"from_time={_time(start)}&to_time={_time(start + 10 * HOUR_MS)}"
+    path = f"/api/v1/nodes/{agent.node_id}/series?metric=interrupts_per_s&points=600&{span}"
+    answer = (await viewer.get(path)).json()
+    assert answer["resolution"] == "minute"
+    assert [value for value in answer["values"]["interrupts_per_s"] if value is not None] == [40.0]
+
+
 async def test_an_hour_that_cannot_be_made_of_one_node_is_made_of_the_others(
     slow: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:

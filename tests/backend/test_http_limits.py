@@ -75,6 +75,24 @@ async def test_heads_are_limited_in_bytes_and_lines(backend: Backend, sent: byte
     raw.writer.close()
 
 
+async def test_one_long_trailer_is_limited_like_a_head(backend: Backend) -> None:
+    begin = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    raw = await Raw.open(backend, begin + b"Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
+    await asyncio.wait_for(raw.reader.readuntil(b"\r\n\r\n"), PATIENCE_S)  # so that the trailer is read by itself
+    raw.writer.write(b"0\r\nX-a: " + b"a" * protocol.MAX_HEAD_BYTES)
+    assert await raw.answer() == (431, "urn:coresteer:headers-too-large")
+    raw.writer.close()
+
+
+async def test_chunks_of_one_byte_do_not_count_as_trailers(backend: Backend) -> None:
+    begin = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    raw = await Raw.open(backend, begin + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for part in (b"1\r\n[\r\n", *[b"1\r\n \r\n"] * protocol.MAX_HEAD_BYTES, b"1\r\n]\r\n0\r\n\r\n"):
+        raw.writer.write(part)
+    assert (await raw.answer())[0] == 422
+    raw.writer.close()
+
+
 async def test_headers_of_ordinary_length_are_read(backend: Backend) -> None:
     ordinary = {f"X-{number}": "a" * 300 for number in range(40)}
     assert (await backend.anonymous().get("/api/v1/health", headers=ordinary)).status_code == 200

@@ -15,7 +15,7 @@ from tests.backend.fake_agent import FakeAgent, enrolled, tell
 from tests.backend.telemetry_data import machine
 from tests.support.polling import PATIENCE_S
 
-from coresteer.changes import repository
+from coresteer.changes import observations, repository
 from coresteer.changes.records import new_change_row
 from coresteer.changes.tables import ChangeRow
 from coresteer_agent.simulate.topology import make_topology
@@ -63,6 +63,12 @@ class Observed:
         answer = await self.viewer.get(f"/api/v1/changes/{change_id}/observation")
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
+
+    async def stored(self, change_id: UUID) -> dict[str, object] | None:
+        async with self.backend.database.session() as session:
+            row = await session.get(ChangeRow, change_id)
+            assert row is not None
+            return row.observation
 
 
 def moved(rates: Rates, applied_ms: float) -> Rates:
@@ -135,6 +141,29 @@ async def test_a_change_waits_for_the_samples_of_its_two_minutes(observed: Obser
     async with observed.backend.database.session() as session:
         row = await session.get(ChangeRow, change_id)
         assert row is not None and row.observation is None
+
+
+async def test_changes_that_cannot_be_compared_do_not_hold_up_others(
+    observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observations, "_AT_ONCE", 2)
+    at, before_samples = observed.applied_at - timedelta(seconds=60), observed.applied_at - timedelta(hours=2)
+    for second in (3, 2, 1):
+        await observed.change(created_at=before_samples, applied_at=at - timedelta(seconds=second))
+    change_id, now = await observed.change(created_at=at, applied_at=at), datetime.now(UTC)
+    async with asyncio.timeout(PATIENCE_S):
+        while await observed.stored(change_id) is None:
+            await observed.backend.app.state.observer.store_due(now)
+
+
+async def test_the_observation_of_a_change_that_was_in_force_for_a_moment_is_stored_at_once(observed: Observed) -> None:
+    at = observed.applied_at - timedelta(seconds=60)
+    ended_at = at + timedelta(seconds=10)
+    change_id = await observed.change(ChangeState.ROLLED_BACK, created_at=at, applied_at=at, ended_at=ended_at)
+    await observed.backend.app.state.observer.store_due(datetime.now(UTC))
+    stored = await observed.stored(change_id)
+    assert stored is not None
+    assert stored["missing"] == "The change was in force for 10 s only; a comparison takes 20 s."
 
 
 async def test_an_observation_is_complete_once_the_samples_of_its_two_minutes_are_stored(

@@ -22,7 +22,7 @@ from coresteer.policies import rollout_monitor
 from coresteer.policies.rollout_guardrails import GuardrailWatch
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.rollout_schemas import StageEvidence, StageFigure, StageVerdict
-from coresteer.policies.rollouts import finish, split_into_stages
+from coresteer.policies.rollouts import finish, split_into_stages, to_schema
 from coresteer.policies.tables import PolicyRow, RolloutRow
 from coresteer.telemetry import partitions
 from coresteer.telemetry.repository import copy_minutes, to_unix_ms
@@ -268,6 +268,28 @@ def test_a_version_that_was_rolled_back_and_is_in_force_after_all_is_not_called_
     policy = PolicyRow(version=1, rolled_back_version=2, rolled_back_because="It was worse.")
     finish(policy, RolloutRow(to_version=2, stages=[[1]], evidence=[]))
     assert (policy.version, policy.rolled_back_version, policy.rolled_back_because) == (2, None, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "since_s", "expected"),
+    [("canary", 0, 60), ("batches", 20, 40), ("batches", 90, 0), ("batches", -5, 60), ("stopped", 20, None)],
+)
+def test_a_rollout_says_how_long_its_stage_still_waits(state: str, since_s: float, expected: float | None) -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    row = RolloutRow(
+        **{
+            "id": 1,
+            "policy_id": 1,
+            "to_version": 1,
+            "state": state,
+            "stage": 0,
+            "stages": [[1]],
+            "sentence": "It waits.",
+        },
+        **{"wait_s": 60, "guardrails": [], "evidence": [], "started_at": now, "started_by": "tests"},
+        stage_at=now - timedelta(seconds=since_s),
+    )
+    assert to_schema(row, now).remaining_s == expected
 
 
 async def test_intervals_during_a_stop_of_enforcement_violate_no_guardrail(fleet: Fleet) -> None:

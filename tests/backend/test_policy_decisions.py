@@ -195,6 +195,30 @@ async def test_recommendations_are_the_last_word_of_policies_in_force_that_recom
     assert await node.get("recommendations") == []
 
 
+async def test_the_latest_decision_of_a_quiet_policy_in_force_is_found_behind_those_of_busy_ones(
+    node: PolicyNode,
+) -> None:
+    quiet, busy, disabled = [await created(node, node.body()) for _ in range(3)]
+    for policy in (quiet, busy):
+        await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
+    change_id = str(uuid4())
+    await node.evaluate(quiet, sentence="It was quiet before, too.")
+    await node.evaluate(quiet, node.action(), change_id=change_id, sentence="It moves once.")
+    await node.evaluate(disabled)
+    await node.evaluate({"id": PERSISTED_POLICY_ID}, sentence="Set again.")
+    for percent in range(3):
+        await node.evaluate(busy, sentence=f"CPU 3 is at {percent} %.")
+    found = {
+        each["policy_id"]: (each["evaluation"]["sentence"], each["outcome"])
+        for each in await node.get("decisions/latest")
+    }
+    assert found == {
+        quiet["id"]: ("It moves once.", "applying"),
+        busy["id"]: ("CPU 3 is at 2 %.", None),
+        int(PERSISTED_POLICY_ID): ("Set again.", None),
+    }
+
+
 async def test_flows_are_returned_as_last_reported(node: PolicyNode) -> None:
     assert await node.get("flows") == {"at": None, "exact": False, "tasks": []}
     await node.tell(node.flows())

@@ -6,13 +6,17 @@ from uuid import uuid4
 
 import pytest_asyncio
 from msgspec.structs import replace
+from sqlalchemy import select
 from tests.backend.conftest import Backend
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
+from tests.support.polling import poll_async
 
+from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.policies.base import Deferred, Drift, Ownership, Proposal
 from coresteer_core.policies.ownership import RESTORE_REASON
+from coresteer_core.protocol import InventoryMessage
 
 
 @pytest_asyncio.fixture
@@ -65,6 +69,39 @@ async def test_settings_count_from_their_write_until_they_are_restored(node: Pol
     back = [replace(one, was=one.becomes, becomes=one.was, reason=RESTORE_REASON) for one in (first, second)]
     await written(node, policy, *back)
     assert (await overview(node, policy))["nodes"] == []
+
+
+async def test_of_confirmed_writes_only_those_count_that_the_agent_says_the_policy_holds(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
+    await node.told(policy["name"])
+    first, second, third = (node.action(place) for place in range(3))
+    await written(node, policy, first, second)
+
+    async def settings(held: dict[str, str] | None) -> list[int]:
+        reported = replace(node.machine.inventory, held=held)
+        await node.tell(InventoryMessage(reported))
+
+        async def is_stored() -> bool:
+            async with node.backend.database.session() as session:
+                query = select(NodeRow.inventory["held"]).where(NodeRow.id == node.agent.node_id)
+                return await session.scalar(query) == held
+
+        await poll_async(is_stored)
+        return [row["settings"] for row in (await overview(node, policy))["nodes"]]
+
+    own = str(policy["id"])
+    assert await settings({first.key: own, second.key: own}) == [2]
+    assert await settings({first.key: own, second.key: str(policy["id"] + 1)}) == [1], "another policy took it over"
+    assert await settings(None) == [2], "an older agent does not say"
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/disable")
+    await node.told()
+    assert await settings({first.key: own}) == [1]
+    assert await settings({}) == [], "process and boot have ended, and with them what was to be restored"
+    await written(node, policy, third, state=ChangeState.UNCONFIRMED)
+    assert [row["settings"] for row in (await overview(node, policy))["nodes"]] == [1], (
+        "written since the agent said so"
+    )
 
 
 async def test_what_a_policy_holds_on_a_node_is_handed_over_with_its_proof(node: PolicyNode) -> None:

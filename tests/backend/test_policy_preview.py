@@ -5,10 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import enrolled, now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
+from tests.support.polling import poll_async
 
+from coresteer_core.node.cpusets import ROOT_CGROUP, Cpuset
 from coresteer_core.node.summary import summarize
 
 
@@ -138,6 +141,26 @@ async def test_a_backtest_returns_the_decisions_of_a_version_on_stored_samples(n
     moved = await asked(node.operator, path, span | {"body": placed})
     keys = {action["key"] for step in moved["steps"] for action in step["evaluation"]["actions"]}
     assert "task/812/affinity" in keys
+
+
+async def test_a_backtest_sets_the_cpus_of_a_cgroup(node: PolicyNode) -> None:
+    start = now_ms() - 10_000
+    cpusets = {ROOT_CGROUP: Cpuset(effective_cpus="0-7"), "web": Cpuset("", "", "0-7", "0")}
+    await node.tell(replace(node.flows(start), cpusets=cpusets))
+    await node.show([node.hot(second + 1, start + 1000 * second) for second in range(10)])
+    values = {"cgroup/web/cpuset.cpus": "0-3"}
+    policy = await created(node, node.body(spec={"type": "fixed-settings", "settings": values}))
+    span = {"node_id": node.agent.node_id, "from_time": at(start - 1000), "to_time": at(start + 10_000)}
+    written: list[tuple[str, str]] = []
+
+    async def writes() -> bool:  # flows are stored once a second
+        answer = await node.operator.post(f"/api/v1/policies/{policy['id']}/backtest", span)
+        steps = answer.json()["steps"] if answer.ok else []
+        written[:] = [(one["key"], one["becomes"]) for step in steps for one in step["evaluation"]["actions"]]
+        return written != []
+
+    await poll_async(writes)
+    assert written == [("cgroup/web/cpuset.cpus", "0-3")]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import closing
+from http.client import HTTPConnection
 from uuid import uuid4
 
 import pytest
@@ -16,11 +18,13 @@ from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates
 from tests.support.polling import PATIENCE_S
 
 from coresteer.audit.tables import AuditRow
+from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.gateway.reports import MAX_REPORT_BYTES
 from coresteer.gateway.throttle import BURST, BURST_BYTES, BYTES_PER_S, MESSAGES_PER_S, Throttle
 from coresteer.quotas import Peer, Quota, Quotas, Stored, quotas_of, stored_size
+from coresteer.simulation.swf import MAX_BYTES as MAX_TRACE_BYTES
 from coresteer_core.changes.report import ChangeMessage, ChangeState, Outcome, Result
 from coresteer_core.policies.base import Evaluation, Mode, Skipped
 from coresteer_core.protocol import MAX_FRAME_BYTES, DecisionMessage
@@ -89,6 +93,12 @@ def test_peers_and_kinds_have_quotas_of_their_own() -> None:
             assert not quotas.admit(peer, stored, 0)
     quotas.forget(NODE)
     assert quotas.admit(NODE, Stored.REPORTS, 10)
+
+
+@pytest.mark.parametrize("backends", [1, 2, 3, 16])
+def test_each_of_several_backends_admits_the_largest_trace(backends: int) -> None:
+    quotas = Quotas(Database.__new__(Database), quotas_of(Config()), backends=lambda: backends)
+    assert quotas.admit(Peer("user", "ada"), Stored.REQUESTS, MAX_TRACE_BYTES)
 
 
 def test_one_node_and_its_reports_leave_a_quarter_of_the_budget_to_the_others() -> None:
@@ -201,6 +211,24 @@ async def test_a_users_requests_above_the_quota_are_refused_until_later(
     async with backend.database.session() as session:
         entries = (await session.scalars(select(AuditRow).where(AuditRow.target == "user operator"))).all()
     assert [entry.action for entry in entries].count("quota.exceed") == 1
+
+
+async def test_a_request_without_a_body_counts_no_bytes(backend: Backend) -> None:
+    admin = await backend.client("admin")
+    quotas: Quotas = backend.app.state.quotas
+    quotas.forget(Peer("user", "admin"))
+    sent = {"X-CSRF-Token": admin.session.headers["X-CSRF-Token"]}
+    sent["Cookie"] = f"{SESSION_COOKIE}={admin.session.cookies[SESSION_COOKIE]}"
+
+    def delete_as_browsers_do() -> int:
+        """Without Content-Length, which requests would send."""
+        with closing(HTTPConnection(backend.url.removeprefix("http://"), timeout=PATIENCE_S)) as connection:
+            connection.request("DELETE", "/api/v1/nodes/999999", headers=sent)
+            return connection.getresponse().status
+
+    assert await asyncio.to_thread(delete_as_browsers_do) == 404
+    usage = quotas.usages()[Peer("user", "admin"), Stored.REQUESTS]
+    assert (usage.rows, usage.bytes) == (1, 0)
 
 
 async def test_an_upload_counts_once(backend: Backend) -> None:

@@ -114,6 +114,7 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("POST", f"{NODE}/readmit", None, OWN, 404),
     ("POST", f"{NODE}/revoke-key", None, "admin", 404),
     ("GET", f"{NODE}/decisions", None, "viewer", 404),
+    ("GET", f"{NODE}/decisions/latest", None, "viewer", 404),
     ("GET", f"{NODE}/recommendations", None, "viewer", 404),
     ("GET", f"{NODE}/drifts", None, "viewer", 404),
     ("GET", f"{NODE}/flows", None, "viewer", 404),

@@ -119,6 +119,11 @@ async def test_only_one_study_runs_and_cancelling_ends_it_at_once(backend: Backe
         ({"trace": "missing.swf"}, "spec.trace"),
         ({"seeds": 0}, "spec.seeds"),
         ({"parameters": {"nodes": 1}}, "spec.parameters.nodes"),
+        ({"schemes": ["SY-PB+RO"], "parameters": {"spin_factor": 0}}, "spec.parameters.spin_factor"),
+        (
+            {"schemes": ["SB", "SY"], "parameters": {"switch_s": 0, "interrupt_s": 0, "latency_s": 0}},
+            "spec.parameters.spin_factor",
+        ),
     ],
 )
 async def test_an_invalid_study_is_refused_with_its_field(
@@ -126,6 +131,12 @@ async def test_an_invalid_study_is_refused_with_its_field(
 ) -> None:
     refused = await (await backend.client("operator")).post("/api/v1/simulations", {"spec": TINY | changed})
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field), refused.text
+
+
+async def test_only_a_scheme_that_yields_needs_a_spin_time(backend: Backend) -> None:
+    client = await backend.client("operator")
+    spec = TINY | {"schemes": ["SB", "PB"], "parameters": {"spin_factor": 0}}
+    assert (await client.post("/api/v1/simulations/estimate", {"spec": spec})).status_code == 200
 
 
 @pytest.mark.parametrize(

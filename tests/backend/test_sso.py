@@ -17,11 +17,15 @@ from sqlalchemy import select, update
 from tests.backend.conftest import PASSWORD, Backend, Client, running_backend
 from tests.support.mock_issuer import CLIENT_ID, CLIENT_SECRET, Claims, MockIssuer, mock_issuer
 from tests.support.polling import PATIENCE_S, poll_async
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from coresteer.auth.rate_limit import LoginRateLimit
-from coresteer.auth.secrets import SESSION_COOKIE
+from coresteer.auth.secrets import SESSION_COOKIE, token_hash
 from coresteer.auth.tables import SessionRow, UserRow
+from coresteer.auth.trust import TrustWatch
 from coresteer.config import Config
+from coresteer.sso import service
 from coresteer.sso.issuer import Issuer, IssuerUnavailableError
 from coresteer.sso.service import new_sso
 
@@ -260,6 +264,28 @@ async def test_an_issuer_that_does_not_answer_ends_a_session_only_when_its_word_
     world.issuer.fails = False
     await world.make_due(ends_in_s=-1)
     assert (await browser.get("/api/v1/auth/me")).status_code == 200
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_an_open_page_ends_with_its_session_when_the_issuer_does_not_answer(
+    world: World, hangs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_RETRY", timedelta(seconds=0.2))
+    browser = await world.signed_in()
+    cookie = str(browser.session.cookies[SESSION_COOKIE])
+    headers = {"Cookie": f"{SESSION_COOKIE}={cookie}", "Origin": browser.url}
+    url = browser.url.replace("http", "ws", 1) + "/api/v1/live"
+    trust: TrustWatch = world.backend.app.state.trust
+    async with asyncio.timeout(PATIENCE_S), connect(url, additional_headers=headers, proxy=None) as page:
+        world.issuer.fails = not hangs
+        if hangs:
+            world.issuer.answers.clear()
+        await world.make_due(ends_in_s=-1)
+        trust._doubt(token_hash(cookie).hex())  # as once a minute
+        with pytest.raises(ConnectionClosed, match="Sign in"):
+            while True:
+                await page.recv()
+    world.issuer.answers.set()
 
 
 @pytest.mark.parametrize("answer", [(429, '{"errorCode": "E0000047"}'), (403, '{"message": "Forbidden"}'), (200, "[]")])

@@ -1,5 +1,6 @@
 """Stops of enforcement over HTTP: their effect, the messages to agents, disconnected nodes, and lifting them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -133,6 +134,15 @@ async def test_a_stop_that_keeps_values_can_become_one_that_restores_them(
     ]
     for other in ("by=kim", f"node_id={2**31 - 1}", "to_time=2020-01-01T00:00:00Z"):
         assert (await admin.get(f"/api/v1/stops/log?text=pool={label}&{other}")).json() == []
+
+
+async def test_of_stops_on_the_same_nodes_at_the_same_time_one_begins(
+    admin: Client, pool: tuple[str, list[PolicyNode]]
+) -> None:
+    label, _ = pool
+    begin = [admin.post("/api/v1/stops", {"labels": {"pool": label}}) for _ in range(4)]
+    answers = await asyncio.gather(*begin)
+    assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409]
 
 
 async def test_a_rollout_is_held_while_enforcement_is_stopped_on_a_node_of_it(

@@ -15,6 +15,7 @@ from coresteer.telemetry.chunk_decoding import decode
 from coresteer.telemetry.chunks import Scalars
 from coresteer.telemetry.heatmap import max_pool
 from coresteer.telemetry.rollup import (
+    CPU_SECONDS,
     merge_rollups,
     minute_rollups,
     pack_netdevs,
@@ -166,6 +167,31 @@ def test_merged_minutes_are_the_minute_of_all_but_for_rounded_means() -> None:
     assert merged.amounts == pytest.approx(whole.amounts)
     assert (unpack_shares(pack_shares(whole), whole.cpus)[0] == whole.peaks).all()
     assert unpack_netdevs(pack_netdevs(whole)) == whole.netdevs
+
+
+def test_a_rate_is_of_the_time_in_which_its_amount_is_known() -> None:
+    whole = [replace(r, duration_s=1.0) for r in machine(60, cpus=2, start_ms=1_800_000_000_000 + 1000)]
+    cells = dict.fromkeys(("irq_ids", "irq_cpus", "irq_counts"))
+    nothing: dict[str, object] = {
+        "shares": {},
+        "counts": {},
+        **cells,
+        "netdevs": None,
+        "counters": {},
+        "agent_cpu_s": None,
+    }
+    gaps = [r if r.seq % 4 == 0 else replace(r, **nothing) for r in whole]
+    (full,), (partly,) = minute_rollups(whole), minute_rollups(gaps)
+    merged = merge_rollups([full, partly])
+    known = [field for field, source in SCALAR_SOURCES.items() if field in full.amounts and not source.level]
+    for field in (*known, "cpu_busy_s", "rx_bytes"):
+        assert [part.known_s(field) for part in (full, partly, merged)] == [60, 15, 75], field
+    assert full.amounts.keys() <= {*SCALAR_SOURCES, *CPU_SECONDS.values()}
+    assert [part.known_s("rtt_p99_us") for part in (full, partly, merged)] == [60, 60, 120]
+    unknown = minute_rollups([replace(r, **nothing) for r in whole])
+    assert merge_rollups([*unknown, full]).known_s("interrupts") == 60
+    shortest = replace(whole[0], duration_s=1e-7)
+    assert minute_rollups([shortest, replace(whole[1], **nothing)])[0].known_s("interrupts") == 1e-7, "it is a divisor"
 
 
 def test_what_no_sample_knows_stays_unknown_in_a_minute() -> None:

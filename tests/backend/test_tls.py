@@ -4,8 +4,11 @@ import asyncio
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier
+from unittest.mock import Mock
 
 import pytest
 import pytest_asyncio
@@ -19,7 +22,7 @@ from websockets.asyncio.client import connect
 
 from coresteer.cli.main import main
 from coresteer.config import Config
-from coresteer.http_server import limits, private_ca
+from coresteer.http_server import limits, private_ca, server
 from coresteer.http_server.private_ca import ensure_certificate
 from coresteer.http_server.tls import tls_context
 from coresteer.listen import ListenError
@@ -199,6 +202,59 @@ async def test_given_certificates_are_used(database_url: str, tmp_path: Path) ->
         assert (await client.get("/ca.pem")).status_code == 404
 
 
+async def test_a_certificate_that_cannot_be_used_does_not_replace_the_one_in_use(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "_RELOAD_S", 0.02)
+    path, key_path = ensure_certificate(tmp_path / "tls", ["127.0.0.1"])
+    renewed_path, renewed_key_path = ensure_certificate(tmp_path / "renewed", ["127.0.0.1"])
+    given = {"tls_cert": path, "tls_key": key_path, "state_dir": tmp_path / "state"}
+    first_ca = (tmp_path / "tls" / "ca.pem").rename(tmp_path / "first.pem")
+    async with running_backend(database_url, **given) as backend:
+        renewed_path.replace(path)  # its key is not there yet
+        await poll_async(lambda: "The previous one stays in use." in caplog.text)
+        assert (await trusting(backend.anonymous(), first_ca).get("/livez")).status_code == 200
+        renewed_key_path.replace(key_path)
+        address = ("127.0.0.1", int(backend.url.rpartition(":")[2]))
+        renewed = path.read_bytes()
+        async with asyncio.timeout(PATIENCE_S):
+            while (await asyncio.to_thread(ssl.get_server_certificate, address)).encode() != renewed:
+                pass
+
+
+def test_a_key_of_another_certificate_is_replaced_with_it(tmp_path: Path) -> None:
+    path, key_path = ensure_certificate(tmp_path, ["a.example"])
+    _, other_key_path = ensure_certificate(tmp_path / "other", ["a.example"])
+    for key in (other_key_path.read_bytes(), b"-----BEGIN PRIVATE KEY-----"):
+        key_path.write_bytes(key)
+        ensure_certificate(tmp_path, ["a.example"])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path, key_path)
+
+
+def test_processes_that_renew_at_the_same_time_make_one_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_have_looked = Barrier(2)
+    is_good, looks = private_ca._is_good, 0
+
+    def look(path: Path, key_path: Path, names: list[x509.GeneralName], ca_path: Path) -> bool:
+        nonlocal looks
+        looks += 1
+        found = is_good(path, key_path, names, ca_path)
+        if looks <= 2:
+            both_have_looked.wait(PATIENCE_S)
+        return found
+
+    monkeypatch.setattr(private_ca, "_is_good", look)
+    issue = Mock(side_effect=private_ca._issue)
+    monkeypatch.setattr(private_ca, "_issue", issue)
+    with ThreadPoolExecutor() as pool:
+        for made in [pool.submit(ensure_certificate, tmp_path, ["a.example"]) for _ in range(2)]:
+            assert made.result(PATIENCE_S) == (tmp_path / "server.pem", tmp_path / "server.key")
+    assert issue.call_count == 1
+
+
 def test_certificates_are_kept_until_they_are_about_to_expire_or_the_names_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +265,7 @@ def test_certificates_are_kept_until_they_are_about_to_expire_or_the_names_chang
         "ca.key": 0o600,
         "server.pem": 0o644,
         "server.key": 0o600,
+        "lock": 0o600,
     }
     assert x509.load_pem_x509_certificate(first).not_valid_after_utc - datetime.now(UTC) > timedelta(days=396)
     assert ensure_certificate(tmp_path, ["192.0.2.1", "a.example"]) == (path, key_path)
@@ -222,6 +279,14 @@ def test_certificates_are_kept_until_they_are_about_to_expire_or_the_names_chang
     assert (tmp_path / "ca.pem").read_bytes() == ca
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path, key_path)
+
+
+def test_the_certificate_is_for_every_name_that_the_backend_answers_to(tmp_path: Path) -> None:
+    config = Config(state_dir=tmp_path, tls="auto", public_url="https://coresteer.example", host_names="one,two.svc")
+    assert tls_context(config) is not None
+    certificate = x509.load_pem_x509_certificate((tmp_path / "tls" / "server.pem").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert {"localhost", "coresteer.example", "one", "two.svc"} <= set(names.get_values_for_type(x509.DNSName))
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ import os
 import subprocess
 from importlib import metadata
 from typing import Any  # manifests are YAML of any shape
+from urllib.parse import urlsplit
 
 import kubernetes_validate
 import pytest
 import yaml
 
-from coresteer.config import REPOSITORY
+from coresteer.config import REPOSITORY, Config
 
 CHART = REPOSITORY / "packaging/helm/coresteer"
 HELM = os.environ.get("HELM")
@@ -67,6 +68,18 @@ def test_an_agent_that_only_observes_has_no_privileges() -> None:
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert not context.get("privileged")
     assert not context["allowPrivilegeEscalation"]
+
+
+@needs_helm
+def test_a_backend_with_a_public_name_answers_to_the_names_that_its_chart_uses() -> None:
+    manifests = rendered("backend.publicUrl=https://coresteer.example", "serviceMonitor.enabled=true")
+    (backend,) = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (agent,) = of_kind(manifests, "DaemonSet")["spec"]["template"]["spec"]["containers"]
+    settings = {each["name"]: each.get("value") for each in backend["env"]}
+    config = Config(public_url=settings["CORESTEER_PUBLIC_URL"], host_names=settings["CORESTEER_HOST_NAMES"])
+    address = next(each["value"] for each in agent["env"] if each["name"] == "CORESTEER_BACKEND")
+    (scraped,) = of_kind(manifests, "ScrapeConfig")["spec"]["staticConfigs"][0]["targets"]
+    assert {urlsplit(address).hostname, urlsplit(f"//{scraped}").hostname, "one-backend"} <= config.answered_names
 
 
 @needs_helm

@@ -11,9 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import Annotated, Literal, TypeAlias, get_args
 
-PERSONAL = ("actor", "target", "detail")
+import msgspec
+from msgspec import Meta
+
+_Field: TypeAlias = Literal["actor", "target", "detail"]
+PERSONAL: tuple[str, ...] = get_args(_Field)
 """Fields of an entry that may name people."""
 
 ANONYMIZE = "audit.anonymize"
@@ -21,6 +25,9 @@ ANONYMIZE = "audit.anonymize"
 
 _BEFORE_FIRST = b""
 _EPOCH = datetime.fromtimestamp(0, UTC)
+
+_Ranges: TypeAlias = Annotated[str, Meta(pattern=r"^\{(\[\d{1,19},\d{1,19}\),?)*\}$")]
+"""Text of an int8multirange."""
 
 Salted: TypeAlias = tuple[bytes | None, bytes]  # salt, None once anonymized; digest
 
@@ -127,7 +134,11 @@ class Verification:
         if altered := _altered(link, link.entry):
             yield Finding(link.entry_id, f"Entry {link.entry_id} was altered: {altered}.")
         elif link.entry.action == ANONYMIZE:
-            self._announced += _announced(link.entry)
+            try:
+                self._announced += _announced(link.entry)
+            except msgspec.ValidationError:
+                what = "is no anonymization that Coresteer recorded: it is forged"
+                yield Finding(link.entry_id, f"Entry {link.entry_id} {what}.")
         self._anonymized += [(field, link.entry) for field in PERSONAL if link.salted[field][0] is None]
 
     def end(self, head: Head) -> Iterator[Finding]:
@@ -163,8 +174,11 @@ def _altered(link: Link, entry: Entry) -> str:
 
 
 def _announced(entry: Entry) -> Iterator[tuple[str, int, int, str]]:
-    """Yield the fields that an anonymization lists: field, first id, id after the last, the text in its place."""
+    """Yield the fields that an anonymization lists: field, first id, id after the last, the text in its place.
+
+    Raises ValidationError if Coresteer did not record it.
+    """
     texts = {"actor": entry.target.removeprefix("user "), "target": entry.target, "detail": "{}"}
-    for field, ranges in json.loads(entry.detail).items():
+    for field, ranges in msgspec.json.decode(entry.detail, type=dict[_Field, _Ranges]).items():
         for first, end in re.findall(r"\[(\d+),(\d+)\)", ranges):
             yield field, int(first), int(end), texts[field]

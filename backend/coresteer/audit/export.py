@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import text
@@ -103,11 +104,26 @@ class AuditExport:
                     syslog.send(f"<{_SYSLOG_PRIORITY}>coresteer-audit: {_shortened(line)}".encode())
             return
         # opened every time, so that it may be rotated
-        descriptor = os.open(Path(self._destination), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write("".join(f"{line}\n" for line in lines))
-            file.flush()
-            os.fsync(file.fileno())
+        descriptor = os.open(Path(self._destination), os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            _append(descriptor, "".join(f"{line}\n" for line in lines).encode())
+        finally:
+            os.close(descriptor)
+
+
+def _append(descriptor: int, data: bytes) -> None:
+    """Write whole lines and wait until they are on the disk, or leave the file as it was. Raises OSError."""
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        data = b"\n" + data  # a write was cut off; its entries follow again
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):  # the file may only be appended to
+            os.ftruncate(descriptor, size)
+        raise
 
 
 def _shortened(line: str) -> str:

@@ -121,10 +121,9 @@ async def identify_request(request: Request) -> Identity:
                 "Reload the page and try again."
             )
     if request.method not in _SAFE_METHODS:
-        length = request.headers.get("content-length", "")
-        request.app.state.quotas.admit_request(
-            identity.username, int(length) if length.isdecimal() else _UNKNOWN_LENGTH_BYTES
-        )
+        in_chunks = "transfer-encoding" in request.headers
+        length = _UNKNOWN_LENGTH_BYTES if in_chunks else int(request.headers.get("content-length", 0))
+        request.app.state.quotas.admit_request(identity.username, length)
     return identity
 
 

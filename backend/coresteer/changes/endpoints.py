@@ -1,5 +1,6 @@
 """Previews and changes over HTTP."""
 
+import asyncio
 from typing import Annotated
 from uuid import UUID
 
@@ -56,6 +57,7 @@ async def preview_plan(
 @router.get("/nodes/{node_id}/suggestions")
 async def get_suggestions(node_id: RowId, _: Viewer, request: Request) -> NodeSuggestions:
     """Return what to move for each hot CPU of the node, with the predicted load, from its last minute."""
+    await request.app.state.interest.refresh(node_id)
     suggester: Suggester = request.app.state.suggester
     return await suggester.node(node_id)
 
@@ -65,6 +67,7 @@ async def list_suggestions(
     _: Viewer, request: Request, node_id: Annotated[list[RowId], Query(max_length=MAX_SUGGESTED_NODES)]
 ) -> list[FleetSuggestion]:
     """Return what would help the hottest CPU of each of these nodes most; nothing for a node without a hot CPU."""
+    await asyncio.gather(*map(request.app.state.interest.refresh, node_id))
     suggester: Suggester = request.app.state.suggester
     return await suggester.fleet(node_id)
 
@@ -73,6 +76,7 @@ async def list_suggestions(
 async def apply_plan(node_id: RowId, body: ChangeRequest, identity: Operator, request: Request) -> Change:
     """Apply a previewed plan. The change is rolled back automatically unless it is confirmed in time."""
     state = request.app.state
+    await state.interest.refresh(node_id)
     flows = state.registry.get(node_id).flows
     return await requests.apply(state.changes, node_id=node_id, request=body, identity=identity, flows=flows)
 

@@ -7,9 +7,9 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes import log_repository
-from coresteer.changes.log_schemas import EarlierValue, LogEntry, LogFilter, LogPage, Origin, WrittenSetting
+from coresteer.changes.log_schemas import EarlierValue, LogEntry, LogFilter, LogPage, WrittenSetting
 from coresteer.changes.records import utc_now
-from coresteer.changes.schemas import ChangeStatus, Undone
+from coresteer.changes.schemas import ChangeStatus, Origin, Undone
 from coresteer.changes.undone import to_schemas, undone
 from coresteer.db import Database
 from coresteer.spreadsheet import csv_lines

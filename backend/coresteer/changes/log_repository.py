@@ -11,7 +11,6 @@ from sqlalchemy import (
     String,
     Subquery,
     Text,
-    and_,
     cast,
     func,
     literal,
@@ -25,18 +24,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.changes.log_schemas import LogFilter, Origin
-from coresteer.changes.schemas import ChangeStatus
+from coresteer.changes.log_schemas import LogFilter
+from coresteer.changes.repository import BY_ORIGIN
+from coresteer.changes.schemas import ChangeStatus, Origin
 from coresteer.changes.tables import ChangeRow
 from coresteer.changes.undone import STATUS, has_status
 from coresteer.nodes.tables import NodeRow
 
-_OF_PEOPLE = and_(ChangeRow.policy_id.is_(None), ChangeRow.experiment_id.is_(None))
-_ORIGINS = {
-    Origin.PEOPLE: _OF_PEOPLE,
-    Origin.POLICIES: ChangeRow.policy_id.is_not(None),
-    Origin.EXPERIMENTS: ChangeRow.experiment_id.is_not(None),
-}
+_OF_PEOPLE = BY_ORIGIN[Origin.PEOPLE]
 _ORIGIN = (ChangeRow.created_by, ChangeRow.policy_id, ChangeRow.experiment_id)
 _HOUR = func.date_trunc("hour", ChangeRow.created_at, "UTC")
 
@@ -183,10 +178,10 @@ async def exported(session: AsyncSession, filters: LogFilter, last: Exported | N
 
 async def totals(session: AsyncSession, filters: LogFilter) -> dict[Origin, int]:
     """Return how many changes match, by what they are of."""
-    counts = [func.count().filter(condition) for condition in _ORIGINS.values()]
+    counts = [func.count().filter(condition) for condition in BY_ORIGIN.values()]
     query = select(*counts).select_from(ChangeRow).join(NodeRow, NodeRow.id == ChangeRow.node_id)
     row = (await session.execute(query.where(*_conditions(filters)))).one()
-    return dict(zip(_ORIGINS, row, strict=True))
+    return dict(zip(BY_ORIGIN, row, strict=True))
 
 
 def _conditions(filters: LogFilter) -> list[ColumnElement[bool]]:
@@ -196,7 +191,7 @@ def _conditions(filters: LogFilter) -> list[ColumnElement[bool]]:
     if filters.by is not None:
         found.append(ChangeRow.created_by == filters.by)
     if filters.origin is not None:
-        found.append(_ORIGINS[filters.origin])
+        found.append(BY_ORIGIN[filters.origin])
     if filters.state is not None:
         found.append(has_status(filters.state))
     if filters.from_time is not None:

@@ -2,23 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 
 from fastapi import Query
 from pydantic import AwareDatetime, BaseModel
 
-from coresteer.changes.schemas import Change, ChangeStatus
+from coresteer.changes.schemas import Change, ChangeStatus, Origin
 from coresteer.inputs import STORABLE, RowId
-
-
-class Origin(StrEnum):
-    """What started a change: a person, a policy or an experiment."""
-
-    PEOPLE = "people"
-    POLICIES = "policies"
-    EXPERIMENTS = "experiments"
-
 
 SearchText = Annotated[Annotated[str, STORABLE] | None, Query(min_length=1, max_length=200)]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from coresteer.changes import repository, validation
 from coresteer.changes.events import ChangeEvent
 from coresteer.changes.observation import (
     HISTORY_S,
+    MIN_AFTER_S,
     WINDOW_S,
     Moments,
     Observation,
@@ -56,6 +58,7 @@ class Observer:
     def __init__(self, database: Database, bus: Bus, registry: NodeRegistry, ingest: Ingest) -> None:
         self._database, self._bus, self._registry, self._ingest = database, bus, registry, ingest
         self._tasks: list[asyncio.Task[None]] = []
+        self._tries: Counter[UUID] = Counter()
 
     def start(self) -> None:
         """Start storing observations."""
@@ -67,17 +70,19 @@ class Observer:
         await cancel(self._tasks)
 
     async def store_due(self, now: datetime) -> None:
-        """Store the observations of changes whose 2 minutes are over at this time, at most 20."""
+        """Store the observations of changes whose 2 minutes are over now; at most 20, the least tried first."""
         async with self._database.session() as session:
             due = await repository.unobserved_changes(session, now - _OLDEST, now - _WINDOW, _MAX_DUE)
-        ready = [row.id for row in due if await self._has_samples(row, now)][:_AT_ONCE]
-        for change_id in ready:
+        ready = [row.id for row in due if await self._has_samples(row, now)]
+        self._tries = Counter({change_id: self._tries[change_id] for change_id in ready})
+        for change_id in sorted(ready, key=self._tries.__getitem__)[:_AT_ONCE]:
+            self._tries[change_id] += 1
             observation = await self.observe(change_id, now)
             async with self._database.session() as session:
                 row = await repository.find_change(session, change_id, lock=True)
                 if row is None or row.observation is not None:
                     continue
-                if not observation.figures and observation.missing and not _is_late(row, now):
+                if not _is_final(observation, row, now):
                     continue  # samples may be on their way, or be committed at this moment
                 row.observation = msgspec.to_builtins(observation)
                 (change,) = await to_schemas(session, [row], now)
@@ -139,6 +144,13 @@ class Observer:
 
     def _source(self, row: ChangeRow) -> TelemetrySource:
         return TelemetrySource(self._database, self._ingest, row.node_id, DEFAULT_INTERVAL_S)
+
+
+def _is_final(observation: Observation, row: ChangeRow, now: datetime) -> bool:
+    """Return whether an observation compares, or never will: too brief, or its samples are not waited for."""
+    brief = _end(row) - (row.applied_at or row.created_at) < timedelta(seconds=MIN_AFTER_S)
+    can_compare = bool(observation.figures) or not observation.missing
+    return can_compare or (observation.is_complete and brief) or _is_late(row, now)
 
 
 def _is_late(row: ChangeRow, now: datetime) -> bool:

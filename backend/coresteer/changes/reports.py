@@ -168,7 +168,6 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
         if state in ENDED_STATES:
             row.ended_at = at
             row.ended_by = message.ended_by
-            row.deadline_at = None
             if state is ChangeState.CONFIRMED:
                 row.applied_at = row.applied_at or _applied_at(row, at)
     result = "failed" if message.state is ChangeState.FAILED else "ok"

@@ -8,12 +8,18 @@ from sqlalchemy import and_, case, delete, func, or_, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import undefer
 
-from coresteer.changes.schemas import ChangeFilter
+from coresteer.changes.schemas import ChangeFilter, Origin
 from coresteer.changes.tables import ChangeRow, EarlyReportRow
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.report import ChangeState
 
 OPEN_STATES = (ChangeState.APPLYING, ChangeState.UNCONFIRMED)
+BY_ORIGIN = {
+    Origin.PEOPLE: and_(ChangeRow.policy_id.is_(None), ChangeRow.experiment_id.is_(None)),
+    Origin.POLICIES: ChangeRow.policy_id.is_not(None),
+    Origin.EXPERIMENTS: ChangeRow.experiment_id.is_not(None),
+}
+"""Conditions on the rows of changes, by what started them."""
 
 
 async def find_node(session: AsyncSession, node_id: int) -> NodeRow | None:
@@ -113,6 +119,8 @@ async def newest_changes(session: AsyncSession, filters: ChangeFilter) -> Sequen
     query = select(ChangeRow).order_by(ChangeRow.created_at.desc(), ChangeRow.id.desc()).limit(filters.limit)
     if filters.node_id is not None:
         query = query.where(ChangeRow.node_id == filters.node_id)
+    if filters.origin is not None:
+        query = query.where(BY_ORIGIN[filters.origin])
     if filters.is_open is not None:
         query = query.where(
             ChangeRow.state.in_(OPEN_STATES) if filters.is_open else ChangeRow.state.not_in(OPEN_STATES)

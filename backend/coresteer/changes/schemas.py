@@ -166,7 +166,9 @@ class ChangeStatus(StrEnum):
 
 
 class Change(BaseModel):
-    """A plan in progress or ended. remaining_s: seconds until an unconfirmed change is rolled back, at this answer.
+    """A plan in progress or ended. deadline_at: until when it had, or has, to be confirmed, extensions included.
+
+    remaining_s: seconds until an unconfirmed change is rolled back, at this answer.
 
     status: the word for it everywhere; undone: by which later change, None unless the status is undone. created_by: a
     user, a policy with its version, or an experiment with its number. policy_id: the policy that started, confirms and
@@ -209,6 +211,14 @@ class ChangePage(BaseModel):
     older: str | None
 
 
+class Origin(StrEnum):
+    """What started a change: a person, a policy or an experiment."""
+
+    PEOPLE = "people"
+    POLICIES = "policies"
+    EXPERIMENTS = "experiments"
+
+
 @dataclass(frozen=True)
 class ChangeFilter:
     """Query parameters that select changes, at most limit of them; None selects any.
@@ -217,6 +227,7 @@ class ChangeFilter:
     """
 
     node_id: RowId | None = None
+    origin: Origin | None = None
     is_open: Annotated[bool | None, Query(alias="open")] = None
     from_time: AwareDatetime | None = None
     to_time: AwareDatetime | None = None

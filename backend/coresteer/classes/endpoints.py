@@ -47,4 +47,5 @@ async def match_node_classes(
     request: Request, session: Session, _: Viewer, node_id: RowId, body: MatchRequest
 ) -> Matches:
     """Return which of the node's processes match each service class now. Changes nothing."""
+    await request.app.state.interest.refresh(node_id)
     return await service.match_tasks(session, request.app.state.registry, node_id, body)

@@ -30,7 +30,8 @@ from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies.service_class.policy import ServiceClasses, assign_classes
 
-MAX_HISTORY_STEPS = 900
+HISTORY_STEPS = 900
+"""Of a history at most, and one more where it does not begin with a step."""
 
 
 async def latest_figures(session: AsyncSession, registry: NodeRegistry, node_id: int) -> NodeClasses:
@@ -72,7 +73,7 @@ async def figure_history(
 
 
 def _history(stored: Sequence[tuple[int, bytes]], span: TimeRange, figures: Sequence[ClassFigure]) -> ClassesHistory:
-    step_ms = 1000 * math.ceil((span.end - span.start) / 1000 / (MAX_HISTORY_STEPS - 1))
+    step_ms = 1000 * math.ceil((span.end - span.start) / 1000 / HISTORY_STEPS)
     first_ms = int(span.start // step_ms) * step_ms
     steps = math.ceil((span.end - first_ms) / step_ms)
     by_policy: dict[int, list[bytes]] = {}

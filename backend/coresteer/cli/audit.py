@@ -33,7 +33,7 @@ async def run(database: "Database", arguments: argparse.Namespace) -> int:
     if arguments.action == "export":
         await _export(database)
         return 0
-    return await _verify(database, _exported(Path(arguments.export)) if arguments.export else {})
+    return await _verify(database, exported_hashes(Path(arguments.export)) if arguments.export else {})
 
 
 async def _verify(database: "Database", exported: dict[int, str]) -> int:
@@ -61,17 +61,20 @@ async def _export(database: "Database") -> None:
             sys.stdout.write(json_line(link) + "\n")
 
 
-def _exported(path: Path) -> dict[int, str]:
+def exported_hashes(path: Path) -> dict[int, str]:
     """Return the hashes by number in a file of JSON Lines. Raises AuditError and OSError.
 
     Of a number that was exported twice, the first one: a chain that was written anew may have been exported as well.
+    A line that was cut off, as by a full disk, is skipped: its entry is written again, perhaps to another file.
     """
     hashes: dict[int, str] = {}
-    with path.open() as file:
-        for number, line in enumerate(file, 1):
+    with path.open("rb") as file:
+        for at, line in enumerate(file, 1):
             try:
                 entry = json.loads(line)
                 hashes.setdefault(int(entry["number"]), str(entry["hash"]))
             except (ValueError, KeyError, TypeError):
-                raise AuditError(f"Line {number} of {path} is no entry that `coresteer audit export` wrote.") from None
+                if line.startswith(b"{") and not line.rstrip().endswith(b"}"):
+                    continue
+                raise AuditError(f"Line {at} of {path} is no entry that `coresteer audit export` wrote.") from None
     return hashes

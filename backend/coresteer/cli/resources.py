@@ -51,6 +51,8 @@ _GOOD_ENDS = {"roll_back_change": ("rolled_back",)}
 _FORMER = {"experiments": "experiment", "reports": "report"}
 """Names of groups before release 0.3.0, which still work."""
 _WITH_SETTINGS = ("apply_plan", "preview_plan")
+_OF_PREVIEWED_CHANGE = {"desired", "allow_isolated"}
+"""Fields of a body for apply_plan that its preview takes."""
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", only: str | None = None) -> None:
@@ -157,7 +159,10 @@ def _agreed(
     if operation.id == "apply_plan" and "plan" in body:  # of an earlier preview
         _ask(_plan(body["plan"]), arguments)
         return body
-    own = {each.name for each in operation.arguments} - {each.name for each in previews.arguments}
+    if operation.id == "apply_plan":
+        own = body.keys() - _OF_PREVIEWED_CHANGE
+    else:
+        own = {each.name for each in operation.arguments} - {each.name for each in previews.arguments}
     asked = {name: value for name, value in body.items() if name not in own}
     asked |= body_options(client, previews, arguments)
     effect = json.loads(send(client, previews, arguments, asked))

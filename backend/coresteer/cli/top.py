@@ -105,7 +105,7 @@ def lines(answer: Json, suggestions: Sequence[Json], view: View, *, address: str
     for node in answer["hot_spots"]:
         found.append(Line(f"{_name(node)}: {sentences.get(node['id'], 'no suggestion.')}"))
     if not answer["hot_spots"]:
-        found.append(Line("No drops, no time squeeze, and no CPU overloaded by softirq."))
+        found.append(Line("No drops, no time squeeze, and no CPU overloaded by softirq or 95 % busy."))
     return [Line(printable(line.text)[:width], line.style) for line in found]
 
 

@@ -109,7 +109,8 @@ def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | N
         predictions = predict_surface(netdev, timer, traffic, usecs, frames)
     described = None
     if traffic is not None:
-        described = _traffic(traffic, netdev, known.load, is_supposed=packets_per_s is not None)
+        is_supposed = packets_per_s is not None or frame_bytes is not None
+        described = _traffic(traffic, netdev, known.load, is_supposed=is_supposed)
     wait, predicted = timer_params(netdev.driver, netdev.params), None
     if wait is not None and predictions is not None and traffic is not None:
         predicted = predict_received(netdev, traffic, wait)

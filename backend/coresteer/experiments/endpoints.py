@@ -24,6 +24,7 @@ async def preview_experiment(
     request: Request, session: Session, identity: Viewer, body: ExperimentRequest
 ) -> ExperimentPreview:
     """Return what an experiment would do and how long it would take, without starting it."""
+    await request.app.state.interest.refresh(body.spec.node_id)
     return await service.preview(session, request.app.state.experiments, body.spec, identity=identity)
 
 
@@ -32,6 +33,7 @@ async def start_experiment(request: Request, identity: OperatorByBody, body: Exp
     """Queue an experiment; it starts when its nodes are free."""
     peer = body.spec.peer_node_id
     await identity.check_nodes(request.app.state.database, [body.spec.node_id, *([] if peer is None else [peer])])
+    await request.app.state.interest.refresh(body.spec.node_id)
     return await service.start(request.app.state.experiments, body.spec, identity=identity)
 
 

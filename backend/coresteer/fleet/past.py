@@ -209,7 +209,7 @@ def _of(parts: Sequence[Rollup], physical: frozenset[str] | None) -> _Of:
     for name, metric in FLEET_METRICS.items():
         if metric.source is None or (amount := rollup.amount(metric.source, counted)) is None:
             continue
-        values[name] = metric.value(amount, rollup.duration_s)
+        values[name] = metric.value(amount, rollup.known_s(metric.source.field))
     busiest, softirq = (largest_share(rollup.means[row].tobytes()) or (None, None) for row in _SHARE_ROWS)
     values |= {
         "busiest_cpu_percent": busiest[1],

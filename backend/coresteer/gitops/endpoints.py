@@ -21,4 +21,4 @@ async def replace_managed_set(
     session: Session, identity: OperatorByBody, name: SetName, body: ManagedSetBody
 ) -> ManagedSet:
     """Say which resources a set of YAML files manages; `coresteer apply --prune` deletes no others."""
-    return await service.replace_set(session, name, body.resources, identity)
+    return await service.replace_set(session, name, body, identity)

@@ -29,9 +29,14 @@ class ManagedResource(RequestBody):
 
 
 class ManagedSetBody(RequestBody):
-    """All resources of a set; empty to release them."""
+    """All resources of a set; empty to release them.
+
+    was: those that the caller knows of; then only the differences between both are made, and what others add or release
+    at the same time stays so.
+    """
 
     resources: Annotated[list[ManagedResource], Field(max_length=MAX_MANAGED)]
+    was: Annotated[list[ManagedResource] | None, Field(max_length=MAX_MANAGED)] = None
 
 
 class ManagedSet(BaseModel):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import groupby
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -12,7 +12,7 @@ from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
 from coresteer.auth.scope import Scope
 from coresteer.errors import Conflict, Forbidden, NotFound
-from coresteer.gitops.schemas import MAX_MANAGED, ManagedKind, ManagedResource, ManagedSet
+from coresteer.gitops.schemas import MAX_MANAGED, ManagedKind, ManagedResource, ManagedSet, ManagedSetBody
 from coresteer.gitops.tables import ManagedResourceRow
 from coresteer.policies.tables import PolicyVersionRow
 
@@ -27,17 +27,19 @@ async def list_sets(session: AsyncSession) -> list[ManagedSet]:
     ]
 
 
-async def replace_set(
-    session: AsyncSession, name: str, resources: list[ManagedResource], identity: Identity
-) -> ManagedSet:
-    """Make the resources those of the set.
+async def replace_set(session: AsyncSession, name: str, body: ManagedSetBody, identity: Identity) -> ManagedSet:
+    """Make the resources those of the set, or make their differences to those that the caller knows of.
 
     Raises NotFound for a policy that does not exist, Conflict when a resource is in another set or for too many, and
     Forbidden when one that joins or leaves the set is beyond the caller's rights.
     """
+    await session.execute(text("SELECT pg_advisory_xact_lock(hashtext('managed_set'))"))  # one caller after the other
     rows = await session.scalars(select(ManagedResourceRow).where(ManagedResourceRow.managed_by == name))
     before = {(row.kind, row.resource_id) for row in rows}
-    wanted = {(each.kind.value, each.id) for each in resources}
+    wanted = {(each.kind.value, each.id) for each in body.resources}
+    if body.was is not None:
+        was = {(each.kind.value, each.id) for each in body.was}
+        wanted = (before | (wanted - was)) - (was - wanted)
     added, released = sorted(wanted - before), sorted(before - wanted)
     others = [kind for kind, _ in (*added, *released) if kind != ManagedKind.POLICY]
     if others and identity.role is not Role.ADMIN:  # else an operator would choose what an admin's --prune deletes

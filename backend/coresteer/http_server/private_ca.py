@@ -1,5 +1,6 @@
 """A certificate authority of this installation alone, and the backend's certificate by it (`serve --tls auto`)."""
 
+import fcntl
 import ipaddress
 import os
 from collections.abc import Iterable
@@ -33,12 +34,15 @@ def ensure_certificate(folder: Path, names: Iterable[str]) -> tuple[Path, Path]:
     """
     folder.mkdir(mode=0o711, parents=True, exist_ok=True)
     ca_path, ca_key_path = folder / "ca.pem", folder / "ca.key"
-    if not ca_path.exists():
-        _make_ca(ca_path, ca_key_path)
     path, key_path = folder / "server.pem", folder / "server.key"
     wanted = _alternative_names(names)
     if not _is_good(path, key_path, wanted, ca_path):
-        _issue(path, key_path, wanted, ca_path, ca_key_path)
+        with os.fdopen(os.open(folder / "lock", os.O_WRONLY | os.O_CREAT, 0o600)) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # other workers may renew it at the same time
+            if not ca_path.exists():
+                _make_ca(ca_path, ca_key_path)
+            if not _is_good(path, key_path, wanted, ca_path):
+                _issue(path, key_path, wanted, ca_path, ca_key_path)
     return path, key_path
 
 
@@ -116,7 +120,7 @@ def _alternative_names(names: Iterable[str]) -> list[x509.GeneralName]:
 
 
 def _is_good(path: Path, key_path: Path, names: list[x509.GeneralName], ca_path: Path) -> bool:
-    """Return whether a certificate by this authority for these names is there and lasts."""
+    """Return whether a certificate by this authority for these names is there with its key, and lasts."""
     if not path.exists() or not key_path.exists():
         return False
     certificate = x509.load_pem_x509_certificate(path.read_bytes())
@@ -124,9 +128,10 @@ def _is_good(path: Path, key_path: Path, names: list[x509.GeneralName], ca_path:
     lasts = certificate.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEW_DAYS)
     try:
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca_path.read_bytes()))
-    except Exception:  # another authority's; cryptography has several errors for it
+        key = load_pem_private_key(key_path.read_bytes(), None)
+    except Exception:  # another authority's, or a damaged key; cryptography has several errors for them
         return False
-    return lasts and list(found) == names
+    return lasts and list(found) == names and key.public_key() == certificate.public_key()
 
 
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:

@@ -70,6 +70,7 @@ class BoundedHttp(HttpToolsProtocol):
         self.ws_protocol_class = partial(BoundedWebSocket, peer=peer, limits=limits)  # type: ignore[assignment]
         self._peer = peer
         self._limits = limits
+        self._read_bytes = 0
         self._head_bytes = 0
         self._head_lines = 0
         self._in_head = False
@@ -90,23 +91,24 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes; refuse a head that is too long before it is complete."""
+        """Parse bytes; refuse a head, or trailers of a chunked body, that are too long before they are complete."""
         if self._refused:
             self._discarded_bytes += len(data)
             if self._discarded_bytes > PROGRESS_BYTES:
                 _reset(self.transport)
             return
+        self._read_bytes = len(data)
+        self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and not self._is_over():
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(_TOO_LARGE)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         """Begin a new request."""
         super().on_message_begin()
         self._in_head = True
-        self._head_bytes = self._head_lines = self._progress_bytes = 0
+        self._head_bytes = self._read_bytes
+        self._head_lines = self._progress_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header, or a trailer of a chunked body, if there are not too many."""
@@ -118,6 +120,7 @@ class BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Start the application, unless the head is too large or the client does not wait for answers."""
         self._in_head = False
+        self._head_bytes = 0
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > MAX_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
@@ -129,6 +132,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Pass a part of the body on; the wait for the rest begins anew after PROGRESS_BYTES."""
+        self._head_bytes = 0
         if self._is_over():
             return
         super().on_body(body)
@@ -140,6 +144,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Note that the request is complete."""
+        self._head_bytes = 0
         if self._is_over():
             return
         super().on_message_complete()

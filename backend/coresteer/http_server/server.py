@@ -4,7 +4,6 @@ import asyncio
 import logging
 import resource
 import socket
-import ssl
 import time
 from functools import partial
 
@@ -14,7 +13,7 @@ from starlette.types import ASGIApp
 from coresteer.config import Config
 from coresteer.http_server.limits import MAX_WAIT_S, ConnectionLimits, Peer
 from coresteer.http_server.protocol import BoundedHttp, BoundedWebSocket
-from coresteer.http_server.tls import load_certificate, tls_context
+from coresteer.http_server.tls import tls_context
 from coresteer.listen import ListenError
 from coresteer.origin import network_of
 from coresteer.systemd import notify_ready
@@ -78,15 +77,16 @@ class Server(uvicorn.Server):
         notify_ready()
         self._accept_connections()
         if self._tls is not None:
-            asyncio.get_running_loop().call_later(_RELOAD_S, self._reload_certificate, self._tls)
+            asyncio.get_running_loop().call_later(_RELOAD_S, self._reload_certificate)
 
-    def _reload_certificate(self, tls: ssl.SSLContext) -> None:
-        """Use a certificate that was renewed since the last time."""
+    def _reload_certificate(self) -> None:
+        """Use a certificate that was renewed since the last time for new connections."""
         try:
-            load_certificate(tls, self._coresteer_config)
+            # a context that failed to load would have the new certificate without its key
+            self._tls = tls_context(self._coresteer_config)
         except ListenError as error:
             log.error("%s The previous one stays in use.", error)
-        asyncio.get_running_loop().call_later(_RELOAD_S, self._reload_certificate, tls)
+        asyncio.get_running_loop().call_later(_RELOAD_S, self._reload_certificate)
 
     async def on_tick(self, counter: int) -> bool:
         """End connections that have waited too long; called ten times a second."""

@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-from urllib.parse import urlsplit
 
 from coresteer.config import Config
 from coresteer.listen import ListenError
@@ -20,7 +19,7 @@ def tls_context(config: Config) -> ssl.SSLContext | None:
             )
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load_certificate(context, config)
+    _load_certificate(context, config)
     if config.tls_client_ca is not None:
         try:
             context.load_verify_locations(config.tls_client_ca)
@@ -33,8 +32,7 @@ def tls_context(config: Config) -> ssl.SSLContext | None:
     return context
 
 
-def load_certificate(context: ssl.SSLContext, config: Config) -> None:
-    """Load the certificate for new connections, also one that was renewed in the meantime. Raises ListenError."""
+def _load_certificate(context: ssl.SSLContext, config: Config) -> None:
     if config.tls == "auto":
         return _load_own(context, config)
     if config.tls_key is None:
@@ -53,8 +51,7 @@ def _load_own(context: ssl.SSLContext, config: Config) -> None:
         raise ListenError("--tls auto makes its own certificate; leave out --tls-cert (CORESTEER_TLS_CERT).")
     from coresteer.http_server.private_ca import ensure_certificate  # noqa: PLC0415 - 10 MiB that others need not spend
 
-    public = urlsplit(config.public_address).hostname or "localhost"
-    names = {"localhost", "127.0.0.1", "::1", socket.gethostname(), config.host, public} - {*_WILDCARDS}
+    names = {"127.0.0.1", "::1", socket.gethostname(), config.host, *config.answered_names} - {*_WILDCARDS}
     try:
         context.load_cert_chain(*ensure_certificate(config.ca_path.parent, names))
     except (OSError, ValueError) as error:

@@ -18,6 +18,7 @@ ProcessId = Annotated[int, Path(ge=1, lt=2**31)]
 @router.get("/nodes/{node_id}/numa")
 async def get_numa(request: Request, session: Session, _: Viewer, node_id: RowId) -> NodeNuma:
     """Return the memory of a node's NUMA nodes and of its busy or large processes, as last reported."""
+    await request.app.state.interest.refresh(node_id)
     return await service.numa(session, request.app.state.registry, node_id)
 
 
@@ -26,4 +27,5 @@ async def get_numa_options(
     request: Request, session: Session, _: Viewer, node_id: RowId, pid: ProcessId
 ) -> list[NumaMoveOption]:
     """Return what moving a process's CPUs, or its CPUs and pages, to each NUMA node is predicted to save and cost."""
+    await request.app.state.interest.refresh(node_id)
     return await service.move_options(session, request.app.state.registry, node_id, pid)

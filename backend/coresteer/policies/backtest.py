@@ -130,6 +130,7 @@ def _views(
             time_s=now_ms / 1000,
             cgroups=latest.cgroups,
             numa=latest.numa,
+            cpusets=latest.cpusets,
         )
 
 

@@ -160,7 +160,7 @@ async def backtest_policy(request: Request, _: Viewer, policy_id: RowId, body: B
 async def start_rollout(
     request: Request, identity: Operator, policy_id: RowId, body: RolloutCreate
 ) -> Rollout | Response:
-    """Roll a version out to the connected nodes in stages; it is rolled back when a guardrail is violated."""
+    """Roll a version out to the connected nodes in stages; a violated guardrail, a lost node or harm rolls it back."""
     return _answer(await rollouts.start(request.app.state.policies, policy_id, body, actor=identity.username))
 
 
@@ -184,6 +184,12 @@ async def list_decisions(
 ) -> list[Decision]:
     """List the decisions of the policies on the node, newest first."""
     return await evaluations.decisions(session, node_id, filters)
+
+
+@router.get("/nodes/{node_id}/decisions/latest")
+async def list_latest_decisions(session: Session, _: Viewer, node_id: RowId) -> list[Decision]:
+    """List the latest decision, however old, of each policy in force on the node and of its persisted settings."""
+    return await evaluations.latest_decisions(session, node_id)
 
 
 @router.get("/nodes/{node_id}/recommendations")
@@ -214,6 +220,7 @@ async def preview_policy_responses(
 @router.get("/nodes/{node_id}/flows")
 async def get_node_flows(request: Request, session: Session, _: Viewer, node_id: RowId) -> NodeFlows:
     """Return the processes that use the network, and the queues, interrupts and CPUs that receive their packets."""
+    await request.app.state.interest.refresh(node_id)
     return await preview.node_flows(session, request.app.state.registry, node_id)
 
 

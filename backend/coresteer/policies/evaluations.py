@@ -120,6 +120,14 @@ async def decisions(session: AsyncSession, node_id: int, filters: TimeFilter) ->
     return [_schema(row, state) for row, state in rows]
 
 
+async def latest_decisions(session: AsyncSession, node_id: int) -> list[Decision]:
+    """Return the latest decision of each policy in force on a node, and of its persisted settings. Raises NotFound."""
+    (node,) = await _node_attributes(session, node_id)
+    policies = in_force(await repository.enabled_policies(session), node)
+    ids = {int(PERSISTED_POLICY_ID), *(int(policy.policy_id) for policy in policies)}
+    return [_schema(row, state) for row, state in await repository.latest_decisions(session, node_id, ids)]
+
+
 async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]:
     """Return the latest decision with actions of each policy in force in mode recommend on a node. Raises NotFound."""
     (node,) = await _node_attributes(session, node_id)

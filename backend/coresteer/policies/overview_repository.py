@@ -49,15 +49,17 @@ _DECISIONS = text("""
         FROM decision WHERE decision.node_id = node.id AND policy_id = :policy_id ORDER BY decision.id DESC LIMIT 1
     ) AS latest
 """)
-# A setting is restored if its last action says so, or if it has the value again that it had before the first one.
+# A setting is restored if its last action says so, or if it has the value again that it had before the first one. A
+# confirmed write is held no longer once the agent, which says what each policy holds, does not name it: its process or
+# boot has ended, or the policy gave it up.
 _HELD = text("""
-    SELECT node_id, key, becomes FROM (
+    SELECT node_id, last.key, becomes FROM (
         SELECT DISTINCT ON (node_id, key)
-            node_id, key, becomes, reason,
+            node_id, state, key, becomes, reason,
             first_value(was) OVER (PARTITION BY node_id, key ORDER BY created_at, place) AS original
         FROM (
             SELECT
-                change.node_id, change.created_at, place,
+                change.node_id, change.state, change.created_at, place,
                 action->>'key' AS key, action->>'was' AS was, action->>'becomes' AS becomes, action->>'reason' AS reason
             FROM change
             CROSS JOIN LATERAL jsonb_array_elements(change.plan->'actions') WITH ORDINALITY AS one(action, place)
@@ -70,7 +72,11 @@ _HELD = text("""
             )
         ) AS written
         ORDER BY node_id, key, created_at DESC, place DESC
-    ) AS last WHERE reason <> :restored AND becomes <> original
+    ) AS last JOIN node ON node.id = last.node_id
+    WHERE reason <> :restored AND becomes <> original AND (
+        last.state <> 'confirmed' OR coalesce(jsonb_typeof(node.inventory->'held'), 'null') = 'null'
+        OR node.inventory->'held'->>last.key = CAST(:policy_id AS text)
+    )
 """)
 _MOVES = text("""
     SELECT node_id, count(*) FROM change CROSS JOIN LATERAL jsonb_array_elements(plan->'actions') AS action

@@ -30,6 +30,8 @@ log = logging.getLogger("coresteer.policies")
 _RETRY_S = 1.0
 _PUBLISH_ALL_EVERY_S = 60.0
 _NODES_PER_BATCH = 500
+_CLOCK_STEP_MS = 10_000
+"""To this a node's clock offset is rounded, so that policies are not sent again whenever it is measured."""
 
 
 NodesInUse: TypeAlias = Callable[[AsyncSession, Sequence[int]], Awaitable[Collection[int]]]
@@ -194,8 +196,17 @@ class PolicyPublisher:
                 applying.append(EnforcementStop(windows.CLOSED))
             if applying and not peer.obeys_stops:  # an old agent can only restore what its policies have set
                 now = [replace(policy, mode=Mode.RECOMMEND) for policy in now]
-            message = Policies(now[:MAX_POLICIES_IN_FORCE], leave_pages, applying[-MAX_STOPS:], times.hold_from_ms)
+            hold_from_ms = self._hold_from_ms(one.node_id, times)
+            message = Policies(now[:MAX_POLICIES_IN_FORCE], leave_pages, applying[-MAX_STOPS:], hold_from_ms)
             if self._last_sent.get(one.node_id) != (peer, message):
                 self._last_sent[one.node_id] = (peer, message)
                 peer.post(message)
                 self._bus.publish(PoliciesEvent(one.node_id))
+
+    def _hold_from_ms(self, node_id: int, times: windows.Times) -> int | None:
+        """Return Times.hold_from_ms by the clock of a connected node."""
+        if times.hold_from_ms is None:
+            return None
+        state = self._registry.get(node_id)
+        ahead_ms = (state.clock_skew_ms or 0.0) - state.clock_correction_ms
+        return max(0, times.hold_from_ms + round(ahead_ms / _CLOCK_STEP_MS) * _CLOCK_STEP_MS)

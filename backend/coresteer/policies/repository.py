@@ -1,6 +1,6 @@
 """SQL of policies, rollouts, decisions and drifts."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from uuid import UUID
 
@@ -15,6 +15,8 @@ from coresteer.policies.schemas import PolicyBody, TimeFilter
 from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow, PolicyRow, PolicyVersionRow, RolloutRow
 from coresteer_core.changes.report import ChangeState, EndedBy
+
+_DECISIONS = select(DecisionRow, ChangeRow.state).outerjoin(ChangeRow, ChangeRow.id == DecisionRow.change_id)
 
 
 async def list_policies(
@@ -136,10 +138,21 @@ async def decisions(
     session: AsyncSession, node_id: int, filters: TimeFilter
 ) -> Sequence[tuple[DecisionRow, str | None]]:
     """Return decisions on a node, newest first, each with the state of its change (None without a change)."""
-    query = select(DecisionRow, ChangeRow.state).outerjoin(ChangeRow, ChangeRow.id == DecisionRow.change_id)
-    query = query.where(*_conditions(DecisionRow, node_id, filters)).limit(filters.limit)
+    query = _DECISIONS.where(*_conditions(DecisionRow, node_id, filters)).limit(filters.limit)
     rows = await session.execute(query.order_by(DecisionRow.at.desc(), DecisionRow.id.desc()))
     return [(row[0], row[1]) for row in rows.all()]
+
+
+async def latest_decisions(
+    session: AsyncSession, node_id: int, policy_ids: Collection[int]
+) -> Sequence[tuple[DecisionRow, str | None]]:
+    """Return the latest decision of each of these policies on a node, in any order, with the state of its change."""
+    newest = (
+        select(func.max(DecisionRow.id))
+        .where(DecisionRow.node_id == node_id, DecisionRow.policy_id.in_(policy_ids))
+        .group_by(DecisionRow.policy_id)
+    )
+    return [(row[0], row[1]) for row in (await session.execute(_DECISIONS.where(DecisionRow.id.in_(newest)))).all()]
 
 
 async def drifts(session: AsyncSession, node_id: int, filters: TimeFilter) -> Sequence[DriftRow]:

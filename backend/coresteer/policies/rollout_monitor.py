@@ -99,6 +99,8 @@ class RolloutMonitor:
         async with self._context.database.session() as session:
             policy = await repository.find_policy(session, seen.policy_id, lock=True)
             row = await repository.unfinished_rollout(session, seen.policy_id, lock=True)
+            if row is not None and row.state in IN_PROGRESS_STATES:
+                rollouts.note_begin(row, stopped | closed, now)
             moved = (
                 policy is not None
                 and row is not None

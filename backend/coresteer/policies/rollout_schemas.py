@@ -95,7 +95,8 @@ class Rollout(BaseModel):
     """A policy version on its way to the nodes, in stages. from_version: the one they had before, None for none.
 
     stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
-    completed stages. evidence: of the stages that have ended.
+    completed stages. remaining_s: seconds until the stage may end, at this answer; None unless it is in progress.
+    evidence: of the stages that have ended.
     """
 
     id: int
@@ -108,6 +109,7 @@ class Rollout(BaseModel):
     done_nodes: list[int]
     sentence: str
     wait_s: float
+    remaining_s: float | None
     guardrails: list[GuardrailIn]
     stage_at: datetime
     started_at: datetime

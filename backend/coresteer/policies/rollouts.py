@@ -15,7 +15,7 @@ from coresteer.policies.approval_schemas import Approval, PolicyAction
 from coresteer.policies.approvals import Approved, waits
 from coresteer.policies.approvals import to_schema as to_approval
 from coresteer.policies.context import PolicyContext
-from coresteer.policies.in_force import UNFINISHED_STATES
+from coresteer.policies.in_force import IN_PROGRESS_STATES, UNFINISHED_STATES
 from coresteer.policies.rollout_schemas import (
     EvidenceBasis,
     Rollout,
@@ -105,14 +105,14 @@ async def start(
         session.add(row)
         await session.flush()
         audit(session, actor, "rollout.start", policy, row)
-        rollout = to_schema(row)
+        rollout = to_schema(row, now)
     context.bus.publish(PoliciesEvent(None))
     return rollout
 
 
 async def get(session: AsyncSession, rollout_id: int) -> Rollout:
     """Return one rollout. Raises NotFound."""
-    return to_schema(await _found(session, rollout_id))
+    return to_schema(await _found(session, rollout_id), datetime.now(UTC))
 
 
 async def stop(context: PolicyContext, rollout_id: int, *, roll_back: bool, actor: str) -> Rollout:
@@ -131,7 +131,7 @@ async def stop(context: PolicyContext, rollout_id: int, *, roll_back: bool, acto
         else:
             end(row, RolloutState.STOPPED, f"An operator stopped the rollout with {_reached(row)}.")
         audit(session, actor, "rollout.roll_back" if roll_back else "rollout.stop", policy, row)
-        rollout = to_schema(row)
+        rollout = to_schema(row, datetime.now(UTC))
     context.bus.publish(PoliciesEvent(None))
     return rollout
 
@@ -145,8 +145,16 @@ def split_into_stages(node_ids: Sequence[int], canary: int, batch: int) -> list[
 def enter_stage(row: RolloutRow, stage: int, now: datetime) -> None:
     """Give the rollout's version to the nodes of a stage."""
     row.state = RolloutState.CANARY if stage == 0 else RolloutState.BATCHES
+    if stage != row.stage:
+        row.begun_at = None
     row.stage, row.stage_at, row.violation = stage, now, None
     row.sentence = f"{_reached(row).capitalize()}; stage {stage + 1} of {len(row.stages)}."
+
+
+def note_begin(row: RolloutRow, idle: frozenset[int], now: datetime) -> None:
+    """Note when a node of the present stage can enforce the version first. idle: nodes on which nothing is enforced."""
+    if row.begun_at is None and not idle.issuperset(row.stages[row.stage]):
+        row.begun_at = now if row.sentence.startswith((HELD, WAITS)) else row.stage_at
 
 
 def hold(row: RolloutRow, now: datetime, stopped: int) -> None:
@@ -208,11 +216,12 @@ def audit(session: AsyncSession, actor: str, action: Action, policy: PolicyRow, 
     record(session, actor=actor, action=action, target=f"policy {policy.name}", detail=detail)
 
 
-def to_schema(row: RolloutRow) -> Rollout:
-    """Convert a rollout's row for the API."""
+def to_schema(row: RolloutRow, now: datetime) -> Rollout:
+    """Convert a rollout's row for the API at that time."""
     completed = row.stages if row.state == RolloutState.DONE else row.stages[: row.stage]
     if row.state == RolloutState.ROLLED_BACK:
         completed = []
+    left_s = min(row.wait_s, max(0.0, row.wait_s - (now - row.stage_at).total_seconds()))
     return Rollout(
         id=row.id,
         policy_id=row.policy_id,
@@ -224,6 +233,7 @@ def to_schema(row: RolloutRow) -> Rollout:
         done_nodes=[node_id for stage in completed for node_id in stage],
         sentence=row.sentence,
         wait_s=row.wait_s,
+        remaining_s=left_s if row.state in IN_PROGRESS_STATES else None,
         guardrails=[GuardrailIn.model_validate(guardrail) for guardrail in row.guardrails],
         stage_at=row.stage_at,
         started_at=row.started_at,

@@ -290,7 +290,7 @@ def _schema(
         in_force=[] if enabled is None else version_counts(enabled, nodes),
         created_at=row.created_at,
         created_by=row.created_by,
-        rollout=None if rollout is None else to_schema(rollout),
+        rollout=None if rollout is None else to_schema(rollout, datetime.now(UTC)),
         rolled_back=None
         if row.rolled_back_version is None
         else RolledBack(version=row.rolled_back_version, why=row.rolled_back_because or ""),

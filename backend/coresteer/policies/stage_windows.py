@@ -48,8 +48,9 @@ async def measure_stage(context: PolicyContext, row: RolloutRow, now: datetime) 
     names = {node.node_id: node.name for node in nodes}
     reader = _WindowReader(context, body.proof, declared, names)
     later = [node_id for stage in row.stages[row.stage + 1 :] for node_id in stage]
+    begun_at = row.begun_at or row.stage_at  # later, the nodes may have had the version before the stage began anew
     changed, waiting = [
-        await reader.read(node_ids, (row.stage_at - window, row.stage_at), (now - window, now))
+        await reader.read(node_ids, (begun_at - window, begun_at), (now - window, now))
         for node_ids in (row.stages[row.stage], later)
     ]
     return stage_evidence(

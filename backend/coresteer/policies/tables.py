@@ -52,6 +52,8 @@ class PolicyVersionRow(Base):
 class RolloutRow(Base):
     """A rollout of a policy version. stage_at: when the present stage began. evidence: of each ended stage.
 
+    begun_at: when a node of the present stage could first enforce the version; None before. stage_at is later if the
+    stage began anew after a stop or a closed change window.
     violation: of its guardrails, in a sentence, by a node of a backend that does not lead.
     """
 
@@ -68,6 +70,7 @@ class RolloutRow(Base):
     wait_s: Mapped[float]
     guardrails: Mapped[list[dict[str, Any]]] = mapped_column(JSONB)
     stage_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    begun_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     started_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     started_by: Mapped[str] = mapped_column(Text)
     ended_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))

@@ -325,13 +325,16 @@ class Forwarding:
 
 
 def _present(state: NodeState) -> Iterable[ToBackend]:
-    """Return as messages what the agent sent last of everything that is shown."""
-    for rates in state.recent_rates():
-        yield RatesMessage(rates)
-    if (summary := state.latest_summary()) is not None:
-        yield SummaryMessage(summary)
+    """Return as messages what the agent sent last of everything that is shown.
+
+    Intervals after processes and classes: who waits for an interval needs these, too.
+    """
     if state.tasks:
         yield TasksMessage(time.time_ns() // 1_000_000, state.tasks)
     if (flows := state.flows) is not None:
         yield FlowsMessage(flows.time_ms, flows.tasks, flows.exact, flows.cgroups, flows.numa, flows.cpusets)
     yield from state.classes.values()
+    for rates in state.recent_rates():
+        yield RatesMessage(rates)
+    if (summary := state.latest_summary()) is not None:
+        yield SummaryMessage(summary)

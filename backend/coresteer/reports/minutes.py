@@ -54,7 +54,7 @@ def _minute(rollup: Rollup, counted: Counted) -> Minute:
     figures: dict[str, float] = {}
     for name, metric in OBSERVED_METRICS.items():
         if metric.source is not None and (amount := rollup.amount(metric.source, counted)) is not None:
-            figures[name] = metric.value(amount, rollup.duration_s)
+            figures[name] = metric.value(amount, rollup.known_s(metric.source.field))
     cpus = {kind: _percents(rollup, kind) for kind in ("busy", "softirq", "irq", "user", "system")}
     for kind, percents in cpus.items():
         known = [percent for percent in percents if percent is not None]

@@ -27,7 +27,7 @@ from coresteer.simulation.schemas import (
     SimulationSummary,
     StoredTrace,
 )
-from coresteer.simulation.schemes import SCHEMES
+from coresteer.simulation.schemes import SCHEMES, Wait
 from coresteer.simulation.statements import judge
 from coresteer.simulation.study import (
     GENERATED,
@@ -44,6 +44,8 @@ from coresteer.simulation.tables import SimulationRow, TraceRow
 
 MAX_RUNS = 50_000
 MAX_TRACES = 20
+MIN_SPIN_S = 1e-6
+"""With SY, where a process that yields while no other one is ready spins again: in no time, time would stand still."""
 
 
 async def start(database: Database, runner: SimulationRunner, spec: StudySpec, *, actor: str) -> Simulation:
@@ -92,6 +94,10 @@ def _check(spec: StudySpec) -> None:
     for field in ("schemes", "patterns", "job_types", "imbalances"):
         if len(set(getattr(spec, field))) < len(getattr(spec, field)):
             raise Invalid("A value is given twice.", field=f"spec.{field}")
+    yields = any(SCHEMES[name].wait is Wait.SPIN_YIELD for name in spec.schemes)
+    if yields and (spin_s := spec.parameters.spin_s) < MIN_SPIN_S:
+        sentence = f"Schemes with SY need a spin time of at least 1 µs; {spin_s * 1e6:g} µs are given."
+        raise Invalid(sentence, field="spec.parameters.spin_factor")
     if (runs := len(tasks_of(spec))) > MAX_RUNS:
         raise Invalid(f"The study has {runs} runs; at most {MAX_RUNS} are allowed.", field="spec.seeds")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.actions import Action
@@ -53,6 +53,7 @@ async def effect_of(session: AsyncSession, registry: NodeRegistry, labels: dict[
 async def begin(context: ExperimentContext, request: StopCreate, *, actor: str) -> Stop:
     """Begin a stop: agents learn it at once, experiments on its nodes end. Raises Conflict."""
     async with context.database.session() as session:
+        await session.execute(text("SELECT pg_advisory_xact_lock(hashtext('coresteer.stop'))"))  # one after the other
         before = await stops.in_force(session)
         if any(stop.labels == request.labels for stop in before):
             raise Conflict("Enforcement is already stopped on these nodes.")

@@ -117,21 +117,27 @@ def _sums(name: str, metric: Metric, rollup: Rollup, counted: Counted) -> Sums |
         return None
     if metric.source.level:
         return Sums(amount * metric.factor * rollup.duration_s, rollup.duration_s)
-    return Sums(amount * metric.factor, rollup.duration_s, event=metric.source.kind != "netdev")
+    known_s = rollup.known_s(metric.source.field)
+    return Sums(amount * metric.factor, known_s, event=metric.source.kind != "netdev")
 
 
 def _sum(rollup: Rollup, counted: Counted, names: Iterable[str]) -> float | None:
-    """Return the sum of the amounts of metrics, None where one of them is unknown."""
-    sources = (REPORT_METRICS[name].source for name in names)
-    amounts = [None if source is None else rollup.amount(source, counted) for source in sources]
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
+    """Return the sum of the amounts of metrics at their rates in the whole time, None where one of them is unknown."""
+    total = 0.0
+    for source in (REPORT_METRICS[name].source for name in names):
+        if source is None or (amount := rollup.amount(source, counted)) is None:
+            return None
+        total += amount * (rollup.duration_s / rollup.known_s(source.field))
+    return total
 
 
 def _cpu_s(rollup: Rollup, kind: str) -> float | None:
-    """Return the CPU seconds of a kind of time, None where unknown; of older roll-ups from their rounded means."""
+    """Return the CPU seconds of a kind of time at its rate in the whole time, None where unknown.
+
+    Of older roll-ups they are from the rounded means.
+    """
     if (seconds := rollup.amounts.get(CPU_SECONDS[kind])) is not None:
-        return seconds
+        return seconds * (rollup.duration_s / rollup.known_s(CPU_SECONDS[kind]))
     shares = rollup.means[CPU_SHARES.index(kind)]
     known = shares[shares != ABSENT_SHARE]
     return float(known.sum(dtype=float)) / SHARES_PER_UNIT * rollup.duration_s if known.size else None

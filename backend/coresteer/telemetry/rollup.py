@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coresteer.telemetry.byte_columns import F64, I64, U8, U32, compress, decompress
-from coresteer.telemetry.sample_columns import SampleColumns, columns_of
+from coresteer.telemetry.sample_columns import Flags, SampleColumns, columns_of
 from coresteer_core.metrics import SCALAR_SOURCES, Source
 from coresteer_core.node.metric_values import Counted
 from coresteer_core.node.rates import (
@@ -29,6 +29,9 @@ MAX_SUM = 2**63 - 1
 CPU_SECONDS = {kind: f"cpu_{kind}_s" for kind in ("busy", "user", "system", "irq", "softirq")}
 """By kind of CPU time, its field in Rollup.amounts: the sum over the CPUs, of which the rounded means of CPUs that are
 almost idle have nothing."""
+_NETDEVS = "netdevs"
+_COUNT_ROWS = {one.field: CPU_COUNTS.index(one.column) for one in SCALAR_SOURCES.values() if one.kind == "cpu"}
+_CPU_ROWS = [CPU_SHARES.index(kind) for kind in CPU_SECONDS]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class Rollup:
 
     peaks, means: CPU_SHARES × CPUs in units of 0.5 %, ABSENT_SHARE where unknown. netdevs: name → the eight sums of
     NetdevCounts. amounts: by field of coresteer_core.metrics.SCALAR_SOURCES, the sum of increments and the maximum of
-    levels, and CPU_SECONDS, without those that no sample has.
+    levels, and CPU_SECONDS, without those that no sample has; and, of all but levels and of netdevs, how long they are
+    known where that is not all the time (known_s).
     """
 
     start_ms: int
@@ -58,6 +62,10 @@ class Rollup:
         row = NETDEV_FIELDS.index(source.field)
         chosen = [sums[row] for name, sums in self.netdevs.items() if counted(name)]
         return sum(chosen) if chosen else None
+
+    def known_s(self, field: str) -> float:
+        """Return the seconds of the samples that have a field of amounts or of netdevs; of older roll-ups, of all."""
+        return self.amounts.get(_known_key(_NETDEVS if field in NETDEV_FIELDS else field), self.duration_s)
 
 
 def minute_rollups(samples: Sequence[Rates]) -> list[Rollup]:
@@ -91,7 +99,9 @@ def _minute(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> Rol
         peaks=_peaks(shares),
         means=_mean(sums, known.sum(axis=1, dtype=np.uint32)),
         netdevs=_netdevs(samples, chosen),
-        amounts=_amounts(samples, chosen) | _cpu_seconds(valued, known, durations_s),
+        amounts=_amounts(samples, chosen)
+        | _cpu_seconds(valued, known, durations_s)
+        | _partly_known(samples, chosen, known[_CPU_ROWS].any(axis=2), durations_s),
     )
 
 
@@ -132,6 +142,35 @@ def _amounts(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> di
     return {field: amount for field, amount in found.items() if amount is not None}
 
 
+def _partly_known(
+    samples: SampleColumns, chosen: slice | npt.NDArray[np.intp], cpu_known: Flags, durations_s: F64
+) -> dict[str, float]:
+    """Return how long what is known in a part of the samples is known. cpu_known: CPU_SECONDS × samples."""
+    scalars = {name: row for row, name in enumerate(samples.scalar_names) if _is_increment(name)}
+    fields = (*scalars, *_COUNT_ROWS, *CPU_SECONDS.values(), "interrupts", "agent_cpu_s", _NETDEVS)
+    known = np.vstack(
+        (
+            samples.scalars[list(scalars.values())][:, chosen] >= 0,
+            samples.count_sums[list(_COUNT_ROWS.values())][:, chosen] >= 0,
+            cpu_known,
+            samples.interrupts[None, chosen] >= 0,
+            ~np.isnan(samples.agent_cpu_s[None, chosen]),
+            samples.netdev_present[:, chosen].any(axis=0, keepdims=True),
+        )
+    )
+    partly = np.flatnonzero(known.any(axis=1) & ~known.all(axis=1)).tolist()
+    return {_known_key(fields[row]): float(durations_s[known[row]].sum()) for row in partly}
+
+
+def _is_increment(field: str) -> bool:
+    source = SCALAR_SOURCES.get(field)
+    return source is not None and not source.level
+
+
+def _known_key(field: str) -> str:
+    return f"{field}_known_s"
+
+
 def _rolled_up(source: Source, known: Sequence[float]) -> float | None:
     if not known:
         return None
@@ -163,18 +202,30 @@ def merge_rollups(parts: Sequence[Rollup]) -> Rollup:
         peaks=_peaks(stacked([part.peaks for part in parts])),
         means=_means(stacked([part.means for part in parts]), np.array([part.duration_s for part in parts])),
         netdevs=netdevs,
-        amounts={
-            field: amount
-            for field, source in SCALAR_SOURCES.items()
-            if (amount := _rolled_up(source, [part.amounts[field] for part in parts if field in part.amounts]))
-            is not None
-        }
-        | {
-            field: sum(part.amounts[field] for part in parts)
-            for field in CPU_SECONDS.values()
-            if all(field in part.amounts for part in parts)
-        },
+        amounts=_merged_amounts(parts),
     )
+
+
+def _merged_amounts(parts: Sequence[Rollup]) -> dict[str, float]:
+    amounts = {
+        field: amount
+        for field, source in SCALAR_SOURCES.items()
+        if (amount := _rolled_up(source, [part.amounts[field] for part in parts if field in part.amounts])) is not None
+    }
+    cpu_seconds = {
+        field: sum(part.amounts[field] for part in parts)
+        for field in CPU_SECONDS.values()
+        if all(field in part.amounts for part in parts)
+    }
+    having = {
+        field: [part for part in parts if field in part.amounts]
+        for field in (*filter(_is_increment, amounts), *cpu_seconds)
+    }
+    having[_NETDEVS] = [part for part in parts if part.netdevs]
+    seconds = {field: sum(part.known_s(field) for part in some) for field, some in having.items() if some}
+    duration_s = sum(part.duration_s for part in parts)
+    known_s = {_known_key(field): known for field, known in seconds.items() if known != duration_s}
+    return amounts | cpu_seconds | known_s
 
 
 def _peaks(shares: U8) -> U8:

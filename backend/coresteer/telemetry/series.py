@@ -33,10 +33,10 @@ async def read_series(
     counted = netdevs_counted(physical if netdev is None else frozenset({netdev}))
     sources = {name: read_from for name in metrics if (read_from := HISTORY_METRICS[name].source) is not None}
     read = _lines_of_samples if span.resolution is Resolution.SAMPLE else _lines_of_rollups
-    times, seconds, table = await read(source, sources, span, counted)
+    times, table = await read(source, sources, span, counted)
     if (minutes := await by_minutes(source, span, times.tolist())) is not None:
         span = minutes
-        times, seconds, table = await _lines_of_rollups(source, sources, span, counted)
+        times, table = await _lines_of_rollups(source, sources, span, counted)
     count = span.steps(points, source.interval_s)
     width = (span.end - span.start) / count
     step = np.floor((times - span.start) / width).astype(np.int64)
@@ -47,7 +47,7 @@ async def read_series(
         times_ms=[span.start + position * width for position in range(count)],
         values={
             name: _pooled(name, step[inside], seconds[inside], amounts[inside], count)
-            for name, amounts in table.items()
+            for name, (seconds, amounts) in table.items()
         },
     )
 
@@ -69,18 +69,20 @@ def _pooled(name: str, step: npt.NDArray[np.int64], seconds: F64, amounts: F64, 
 
 async def _lines_of_rollups(
     source: TelemetrySource, metrics: dict[str, MetricSource], span: TimeRange, counted: Counted
-) -> tuple[F64, F64, dict[str, F64]]:
-    """Return middles, durations and, for each metric, the amount of every roll-up; NaN where unknown."""
+) -> tuple[F64, dict[str, tuple[F64, F64]]]:
+    """Return middles and, for each metric, its duration and amount in every roll-up; NaN for an unknown amount."""
     found = await read_rollups(source, span)
     times = np.array([(r.start_ms + r.end_ms) / 2 for r in found], np.float64)
-    seconds = np.array([r.duration_s for r in found], np.float64)
-    return times, seconds, {name: _floats([r.amount(one, counted) for r in found]) for name, one in metrics.items()}
+    return times, {
+        name: (_floats([r.known_s(one.field) for r in found]), _floats([r.amount(one, counted) for r in found]))
+        for name, one in metrics.items()
+    }
 
 
 async def _lines_of_samples(
     source: TelemetrySource, metrics: dict[str, MetricSource], span: TimeRange, counted: Counted
-) -> tuple[F64, F64, dict[str, F64]]:
-    """Return middles, durations and, for each metric, the amount of every sample; NaN where unknown."""
+) -> tuple[F64, dict[str, tuple[F64, F64]]]:
+    """Return middles and, for each metric, the duration and amount of every sample; NaN for an unknown amount."""
     rows, unstored = await read_chunks(source, span, ["netdevs"])
     ends, seconds = [np.empty(0)], [np.empty(0)]
     lines: dict[str, list[F64]] = {name: [np.empty(0)] for name in metrics}
@@ -99,8 +101,8 @@ async def _lines_of_samples(
     for name, metric in metrics.items():
         lines[name].append(_floats([_amount_of_rates(metric, rates, counted) for rates in unstored]))
     durations = np.concatenate(seconds)
-    joined = {name: np.concatenate(parts) for name, parts in lines.items()}
-    return np.concatenate(ends) - durations * 500, durations, joined
+    joined = {name: (durations, np.concatenate(parts)) for name, parts in lines.items()}
+    return np.concatenate(ends) - durations * 500, joined
 
 
 def _traffic(netdevs: bytes | None, samples: int, absent: list[int], counted: Counted) -> F64:

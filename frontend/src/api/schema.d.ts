@@ -1299,7 +1299,7 @@ export interface paths {
         put?: never;
         /**
          * Start Rollout
-         * @description Roll a version out to the connected nodes in stages; it is rolled back when a guardrail is violated.
+         * @description Roll a version out to the connected nodes in stages; a violated guardrail, a lost node or harm rolls it back.
          */
         post: operations["start_rollout"];
         delete?: never;
@@ -1360,6 +1360,26 @@ export interface paths {
          * @description List the decisions of the policies on the node, newest first.
          */
         get: operations["list_decisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{node_id}/decisions/latest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Latest Decisions
+         * @description List the latest decision, however old, of each policy in force on the node and of its persisted settings.
+         */
+        get: operations["list_latest_decisions"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3361,7 +3381,9 @@ export interface components {
         };
         /**
          * Change
-         * @description A plan in progress or ended. remaining_s: seconds until an unconfirmed change is rolled back, at this answer.
+         * @description A plan in progress or ended. deadline_at: until when it had, or has, to be confirmed, extensions included.
+         *
+         *     remaining_s: seconds until an unconfirmed change is rolled back, at this answer.
          *
          *     status: the word for it everywhere; undone: by which later change, None unless the status is undone. created_by: a
          *     user, a policy with its version, or an experiment with its number. policy_id: the policy that started, confirms and
@@ -5862,10 +5884,15 @@ export interface components {
         /**
          * ManagedSetBody
          * @description All resources of a set; empty to release them.
+         *
+         *     was: those that the caller knows of; then only the differences between both are made, and what others add or release
+         *     at the same time stays so.
          */
         ManagedSetBody: {
             /** Resources */
             resources: components["schemas"]["ManagedResource"][];
+            /** Was */
+            was?: components["schemas"]["ManagedResource"][] | null;
         };
         /**
          * MatchRequest
@@ -6330,6 +6357,8 @@ export interface components {
                         /** @default false */
                         ours: boolean;
                     }[] | null;
+                    /** @default [] */
+                    lower: string[];
                 }[];
                 irqs: {
                     irq: number;
@@ -6396,6 +6425,9 @@ export interface components {
                     [key: string]: string;
                 };
                 changed_settings: number | null;
+                held: {
+                    [key: string]: string;
+                } | null;
                 /** @default [] */
                 queue_users: {
                     kind: string;
@@ -8576,7 +8608,8 @@ export interface components {
          * @description A policy version on its way to the nodes, in stages. from_version: the one they had before, None for none.
          *
          *     stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
-         *     completed stages. evidence: of the stages that have ended.
+         *     completed stages. remaining_s: seconds until the stage may end, at this answer; None unless it is in progress.
+         *     evidence: of the stages that have ended.
          */
         Rollout: {
             /** Id */
@@ -8598,6 +8631,8 @@ export interface components {
             sentence: string;
             /** Wait S */
             wait_s: number;
+            /** Remaining S */
+            remaining_s: number | null;
             /** Guardrails */
             guardrails: components["schemas"]["GuardrailIn"][];
             /**
@@ -12456,6 +12491,7 @@ export interface operations {
         parameters: {
             query?: {
                 node_id?: number | null;
+                origin?: components["schemas"]["Origin"] | null;
                 open?: boolean | null;
                 from_time?: string | null;
                 to_time?: string | null;
@@ -13436,6 +13472,37 @@ export interface operations {
                 to_time?: string | null;
                 limit?: number;
             };
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Decision"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_latest_decisions: {
+        parameters: {
+            query?: never;
             header?: never;
             path: {
                 node_id: number;

@@ -95,9 +95,8 @@ class _Claims:
         self._path = f"/managed-sets/{plan.managed_by}"
 
     def replace(self, keys: Set[Key]) -> None:
-        """Tell the backend."""
-        resources = [{"kind": kind, "id": id_} for kind, id_ in sorted(keys)]
-        self._client.put(self._path, {"resources": resources})
+        """Tell the backend what joins and what leaves the set; what another apply does at the same time stays."""
+        self._client.put(self._path, {"resources": _resources(keys), "was": _resources(self.keys)})
         self.keys = frozenset(keys)
 
     def adopt(self, keys: Set[Key]) -> str | None:
@@ -115,3 +114,7 @@ class _Claims:
             except ApiError as error:
                 why = str(error)
         return why
+
+
+def _resources(keys: Set[Key]) -> list[dict[str, object]]:
+    return [{"kind": kind, "id": id_} for kind, id_ in sorted(keys)]

@@ -19,7 +19,8 @@ COMMANDS = ("export", "plan", "apply", "schema")
 
 EXIT_CODES = f"""exit codes:
   0  plan: no difference; other commands: done
-  1  failed: a file is not valid, the backend refused or did not answer, a rollout did not succeed, or wrong usage
+  1  failed: a file is not valid, the backend refused or did not answer, a rollout did not succeed, wrong usage,
+     or you did not agree
   2  plan: the backend differs from the files
   3  apply: some of it waits for the approval of another operator, all else is applied
 

@@ -21,12 +21,15 @@ def schema_text() -> str:
 
 
 def export_to(client: "ApiClient", folder: Path) -> Iterator[str]:
-    """Write a file for each kind that has resources, and the schema that editors use. Yield what was written."""
+    """Write a file for each kind that has resources or has a file, and the schema that editors use.
+
+    Yield what was written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SCHEMA_FILE).write_text(schema_text())
     for kind in KINDS:
-        if live := kind.live(client):
-            path = folder / f"{kind.file}.yaml"
+        path = folder / f"{kind.file}.yaml"
+        if (live := kind.live(client)) or path.exists():
             documents = write([compact(each.document) for each in live])
             path.write_text(f"# yaml-language-server: $schema={SCHEMA_FILE}\n{documents}")
             yield f"{path}: {len(live)} {kind.file.replace('-', ' ')}"
