@@ -33,6 +33,16 @@ test("only the first page waits for the backend", async () => {
   await opened("/during-an-outage");
 });
 
+test("a session that has ended while a page is open leads to the login, when the user is asked for again", async () => {
+  await queryClient.cancelQueries();
+  backend.status = () => 200;
+  await open("/first");
+  await opened("/first");
+  backend.status = (path) => (path.endsWith("/me") ? 401 : 200);
+  await queryClient.invalidateQueries({ queryKey: meQuery.queryKey, refetchType: "all" });
+  await opened("/login");
+});
+
 test("a session that has ended leads to the login, from a page that did not wait", async () => {
   await queryClient.cancelQueries();
   backend.status = (path) => (path.endsWith("/setup") ? 200 : 401);

@@ -17,7 +17,8 @@ export function handleSignedOut(error: unknown): void {
 export const queryClient = new QueryClient({
   queryCache: new QueryCache({
     onError: (error, query) => {
-      if (query.queryKey[0] !== "me") handleSignedOut(error);
+      // Without a known user, a page is being opened and redirects by itself.
+      if (query.queryKey[0] !== "me" || query.state.data !== undefined) handleSignedOut(error);
     },
   }),
   defaultOptions: {
@@ -128,10 +129,11 @@ export const nodeQuery = (nodeId: number) =>
       unwrap(api.GET("/api/v1/nodes/{node_id}", { params: { path: { node_id: nodeId } }, signal })),
   });
 
-/** Changes that are applying or unconfirmed, on all nodes. */
+/** Changes of people that are applying or unconfirmed, on all nodes: those of policies may be too many, and need nobody. */
 export const openChangesQuery = queryOptions({
   queryKey: ["changes", "open"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/changes", { params: { query: { open: true } }, signal })),
+  queryFn: ({ signal }) =>
+    unwrap(api.GET("/api/v1/changes", { params: { query: { open: true, origin: "people" } }, signal })),
 });
 
 const HEALTHY_POLL_MS = 10_000;

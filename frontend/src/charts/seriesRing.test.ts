@@ -22,6 +22,16 @@ test("history fills steps without data only", () => {
   expect(ring.points()).toEqual([{ t: 0, a: 1 }, { t: 1000 }, { t: 2000, a: 3 }]);
 });
 
+test("history fills steps for which earlier history had no values", () => {
+  const ring = new SeriesRing(2, 1000, 1500);
+  ring.fill({ step_ms: 1000, times_ms: [0, 1000], values: { a: [1, null] } });
+  ring.fill({ step_ms: 1000, times_ms: [0, 1000], values: { a: [99, 2] } });
+  expect(ring.points()).toEqual([
+    { t: 0, a: 1 },
+    { t: 1000, a: 2 },
+  ]);
+});
+
 test("steps that left the window are dropped", () => {
   const ring = new SeriesRing(2, 1000, 500);
   ring.push(1000, 1000, { a: 1 });

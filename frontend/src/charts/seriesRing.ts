@@ -60,13 +60,10 @@ export class SeriesRing {
 
   private add(step: number, weight: number, values: Record<string, number | null>): void {
     if (step > this.last || step <= this.last - this.length) return;
-    let bucket = this.buckets.get(step);
-    if (bucket === undefined) {
-      bucket = { step, sums: {} };
-      this.buckets.set(step, bucket);
-    }
+    const bucket = this.buckets.get(step) ?? { step, sums: {} };
     for (const [name, value] of Object.entries(values)) {
       if (value === null || !Number.isFinite(value)) continue;
+      this.buckets.set(step, bucket);
       const entry = bucket.sums[name] ?? { sum: 0, weight: 0 };
       bucket.sums[name] = { sum: entry.sum + value * weight, weight: entry.weight + weight };
     }

@@ -1,9 +1,15 @@
 import { Button, Popover, TextInput } from "@mantine/core";
 import { useState } from "react";
-import { dateTime, parseTime } from "../lib/time";
+import { clock, dateTime, parseTime } from "../lib/time";
 
 type Range = { from: number; to: number };
 type Props = { past: Range | null; proposed: () => Range; onChange: (range: Range) => void };
+
+/** The end's date is omitted if it is the start's. */
+function rangeText({ from, to }: Range): string {
+  const isOneDay = new Date(from).toDateString() === new Date(to).toDateString();
+  return `${dateTime(from)} to ${isOneDay ? clock(to) : dateTime(to)}`;
+}
 
 /** A button that shows a past range (null: none) and opens a form for its two ends, which begins with a proposed one. */
 export function RangePicker({ past, proposed, onChange }: Props) {
@@ -17,7 +23,7 @@ export function RangePicker({ past, proposed, onChange }: Props) {
   const [from, to] = [parseTime(ends.from), parseTime(ends.to)];
   const wrong =
     Number.isNaN(from) || Number.isNaN(to) ? `Enter both ends like ${dateTime(Date.now())}.` : to - from < 1000;
-  const label = past === null ? "range…" : `${dateTime(past.from)} to ${dateTime(past.to).split(" ").at(-1)}`;
+  const label = past === null ? "range…" : rangeText(past);
   return (
     <Popover opened={opened} onChange={setOpened} trapFocus position="bottom-start" withinPortal>
       <Popover.Target>

@@ -32,7 +32,7 @@ const LISTED = 4;
 export function ExperimentPage() {
   const { experimentId } = route.useParams();
   const experiment = useQuery(experimentQuery(experimentId));
-  if (experiment.data !== undefined) return <LoadedExperiment experiment={experiment.data} />;
+  if (experiment.data !== undefined) return <LoadedExperiment key={experimentId} experiment={experiment.data} />;
   if (experiment.error === null)
     return (
       <p className="muted" role="status">

@@ -94,8 +94,9 @@ export function Figures({ answer, isPast, isLoading, changes }: Props) {
     healths.away && `${healths.away.toLocaleString("en")} away`,
     healths.new && `${healths.new} new`,
   ].filter(Boolean);
-  // Of a long list, the newest; they are those of all nodes.
-  const changing = isFiltered ? [] : [...new Set(changes.map((change) => change.node_name))];
+  // They are people's, of all nodes: without the nodes of other changes, and of others than the shown nodes.
+  const isListed = !isFiltered && changes.length >= present.open_changes;
+  const changing = !isListed ? [] : [...new Set(changes.map((change) => change.node_name))];
   return (
     <section className={`card kpis ${styles.kpis}`} aria-label="Figures of the shown nodes">
       <Kpi

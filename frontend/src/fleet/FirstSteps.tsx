@@ -37,10 +37,10 @@ export function useUndone(enabled: boolean): boolean | undefined {
 /** The machines, live ones first, with which the first steps are made. */
 export const machinesQuery = fleetQuery({ q: "simulated:no", sort: "health", limit: 1 });
 
-type Props = { machines: Schemas["FleetAnswer"]; undone: boolean };
+type Props = { machines: Schemas["FleetAnswer"]; undone: boolean; onRemoveSimulated: () => void };
 
 /** The first steps of a new fleet; nothing once all are done, hidden, or the fleet has grown. undone: see useUndone. */
-export function FirstSteps({ machines, undone }: Props) {
+export function FirstSteps({ machines, undone, onRemoveSimulated }: Props) {
   const me = useMe();
   const roles = { viewer: true, operator: useHasRole("operator"), admin: useHasRole("admin") };
   const [memory, setMemory] = useLocalStorage<Memory>({
@@ -85,7 +85,7 @@ export function FirstSteps({ machines, undone }: Props) {
               {done.has(id) ? (
                 <span className="visually-hidden"> (done)</span>
               ) : id === "live" ? (
-                <p>The agent of this machine connects within seconds after Coresteer starts.</p>
+                <p>A node is live once its agent connects; the agent's log says why it does not.</p>
               ) : id === "hottest" ? (
                 <Hottest node={node} onLook={() => remember("hottest")} />
               ) : id === "move" ? (
@@ -98,7 +98,7 @@ export function FirstSteps({ machines, undone }: Props) {
                   </Button>
                 </>
               ) : (
-                <Simulate />
+                <Simulate onRemove={onRemoveSimulated} />
               )}
             </div>
           </li>
@@ -113,7 +113,7 @@ export function FirstSteps({ machines, undone }: Props) {
   );
 }
 
-function Simulate() {
+function Simulate({ onRemove }: { onRemove: () => void }) {
   const unavailable = useQuery(simulatedNodesQuery).data?.unavailable_because;
   if (unavailable)
     return (
@@ -121,7 +121,7 @@ function Simulate() {
         <Link to="/settings/nodes">Settings: nodes</Link> has the command that simulates nodes.
       </p>
     );
-  return <SimulatedNodes />;
+  return <SimulatedNodes onRemove={onRemove} />;
 }
 
 function Hottest({ node, onLook }: { node: NodeSummary | undefined; onLook: () => void }) {

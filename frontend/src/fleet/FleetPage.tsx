@@ -44,35 +44,40 @@ const VIEWS = [
   { value: "table", label: "table" },
 ] as const;
 
-function Empty() {
+function Empty({ onRemoveSimulated }: { onRemoveSimulated: () => void }) {
   return (
     <section className={`card ${styles.empty}`}>
       <h1>No node yet</h1>
       <p>A node appears here when its agent connects. Add a Linux machine with one command, or simulate nodes.</p>
       <EnrolNode />
       <h2>Simulated nodes</h2>
-      <SimulatedNodes />
+      <SimulatedNodes onRemove={onRemoveSimulated} />
     </section>
   );
 }
 
+type NoteProps = { count: number; isHidden: boolean; onHide: () => void; onRemove: () => void };
+
 /** States that the fleet includes simulated nodes, and hides or removes them. */
-function SimulatedNote({ count, isHidden, onHide }: { count: number; isHidden: boolean; onHide: () => void }) {
+function SimulatedNote({ count, isHidden, onHide, onRemove }: NoteProps) {
   const isAdmin = useHasRole("admin");
-  const [isRemoving, setRemoving] = useState(false);
   return (
     <p className={styles.simulated}>
       <SimulatedTag /> {formatCount(count, "node")} with generated data {count === 1 ? "is" : "are"} part of this fleet.{" "}
       {!isHidden && <Button onClick={onHide}>Show machines only</Button>}
-      {isAdmin && <Button onClick={() => setRemoving(true)}>Remove simulated nodes…</Button>}
-      {isRemoving && <RemoveSimulated nodes={count} onClose={() => setRemoving(false)} />}
+      {isAdmin && <Button onClick={onRemove}>Remove simulated nodes…</Button>}
     </p>
   );
 }
 
-type FleetProps = { answer: Schemas["FleetAnswer"]; moment: Moment | null; isLoading: boolean };
+type FleetProps = {
+  answer: Schemas["FleetAnswer"];
+  moment: Moment | null;
+  isLoading: boolean;
+  onRemoveSimulated: () => void;
+};
 
-function Fleet({ answer, moment, isLoading }: FleetProps) {
+function Fleet({ answer, moment, isLoading, onRemoveSimulated }: FleetProps) {
   const search = useSearch({ from: "/shell/fleet" });
   const navigate = useNavigate({ from: "/fleet" });
   const set = (part: Partial<FleetSearch>) =>
@@ -149,6 +154,7 @@ function Fleet({ answer, moment, isLoading }: FleetProps) {
           count={answer.simulated}
           isHidden={q.includes(MACHINES)}
           onHide={() => set({ q: `${q} ${MACHINES}`.trim() })}
+          onRemove={onRemoveSimulated}
         />
       )}
       {!isPast && <FleetSavings />}
@@ -205,6 +211,9 @@ function Fleet({ answer, moment, isLoading }: FleetProps) {
 export function FleetPage() {
   const search = useSearch({ from: "/shell/fleet" });
   const moment = useMoment(search);
+  // Here, because what opens the dialog goes away while simulated nodes come and go.
+  const [isRemoving, setRemoving] = useState(false);
+  const removeSimulated = () => setRemoving(true);
   const { data, error, isPlaceholderData } = useFleet(search, moment);
   const machines = useQuery(machinesQuery).data;
   const proof = useQuery(fleetProofQuery); // its line is above the map, which would move
@@ -240,16 +249,17 @@ export function FleetPage() {
           </p>
         )
       ) : data.nodes === 0 ? (
-        <Empty />
+        <Empty onRemoveSimulated={removeSimulated} />
       ) : (
         <div className={styles.page}>
-          <FirstSteps machines={machines} undone={undone} />
+          <FirstSteps machines={machines} undone={undone} onRemoveSimulated={removeSimulated} />
           <FleetTime moment={moment} isLoading={isPlaceholderData} />
           <ShownPast value={past}>
-            <Fleet answer={data} moment={moment} isLoading={isPlaceholderData} />
+            <Fleet answer={data} moment={moment} isLoading={isPlaceholderData} onRemoveSimulated={removeSimulated} />
           </ShownPast>
         </div>
       )}
+      {isRemoving && <RemoveSimulated onClose={() => setRemoving(false)} />}
     </>
   );
 }

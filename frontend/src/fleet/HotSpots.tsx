@@ -41,7 +41,7 @@ export function HotSpots({ spots }: { spots: Node[] }) {
         <span id="hot-spots-heading">Hot spots</span> <small>and what would help</small>
       </h2>
       {spots.length === 0 ? (
-        <p className="body muted">No drops, no time squeeze, and no CPU overloaded by softirq.</p>
+        <p className="body muted">No drops, no time squeeze, and no CPU overloaded by softirq or 95 % busy.</p>
       ) : (
         <ul className={styles.spots}>
           {spots.map((node, index) => (

@@ -8,6 +8,10 @@ const SHOWN_AFTER_END_MS = 10_000;
 
 const isOpen = (change: Change): boolean => change.state === "applying" || change.state === "unconfirmed";
 
+/** Changes of policies and experiments need no confirmation by a person, and may be many. */
+export const isByPerson = ({ policy_id, experiment_id }: Change): boolean =>
+  policy_id === null && experiment_id === null;
+
 let ended: Change[] = [];
 const listeners = new Set<() => void>();
 
@@ -31,16 +35,24 @@ export function applyChangeUpdate(change: Change): void {
   merge(change, false);
 }
 
-function merge(change: Change, endMissed: boolean): void {
-  const open = queryClient.getQueryData(openChangesQuery.queryKey)?.changes ?? [];
-  if ([...open, ...ended].some((other) => isOlder(change, other))) return;
+/** Adds or replaces an open change in the cached list, or removes one that has ended from it. */
+function list(change: Change): void {
   queryClient.setQueryData(openChangesQuery.queryKey, (page) => {
-    if (page === undefined) return page;
+    if (page === undefined || page.changes.some((other) => isOlder(change, other))) return page;
     const known = page.changes.some((other) => other.id === change.id);
     if (!isOpen(change)) return { ...page, changes: page.changes.filter((other) => other.id !== change.id) };
     const changes = page.changes.map((other) => (other.id === change.id ? change : other));
-    return { ...page, changes: known ? changes : [change, ...changes] };
+    return { ...page, changes: known || !isByPerson(change) ? changes : [change, ...changes] };
   });
+}
+
+function merge(change: Change, endMissed: boolean): void {
+  const open = queryClient.getQueryData(openChangesQuery.queryKey)?.changes ?? [];
+  if ([...open, ...ended].some((other) => isOlder(change, other))) return;
+  list(change);
+  // The answer to a request that is under way may be from before this change.
+  const request = queryClient.getQueryCache().find({ queryKey: openChangesQuery.queryKey });
+  if (request?.state.fetchStatus !== "idle") request?.promise?.then(() => list(change)).catch(() => undefined);
   // Ended changes are also sent later, with their observation.
   const isNews = endMissed || [...open, ...ended].some((other) => other.id === change.id);
   if (!isOpen(change) && isNews) showEnd(change);

@@ -120,8 +120,11 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
   const heat = useQuery(heatQuery(node.id, share, past ?? behind));
   const series = useQuery(seriesQuery(node.id, past ?? behind));
   const changes = useQuery(changesQuery(node.id, null)).data?.changes ?? NO_CHANGES;
-  const decisions = useQuery(decisionsQuery(node.id, past)).data ?? NO_DECISIONS;
-  const visibleChanges = useQuery(changesQuery(node.id, past)).data?.changes ?? NO_CHANGES;
+  const skewMs = node.clock_skew_ms ?? 0;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each measurement of the skew differs by a fraction of a ms.
+  const stored = useMemo(() => past && { from: past.from - skewMs, to: past.to - skewMs }, [past]);
+  const decisions = useQuery(decisionsQuery(node.id, stored)).data ?? NO_DECISIONS;
+  const visibleChanges = useQuery(changesQuery(node.id, stored)).data?.changes ?? NO_CHANGES;
   useEffect(() => {
     if (past === null && heat.data !== undefined && !heat.isPlaceholderData) next.fillHeat(share, heat.data);
   }, [past, heat.data, heat.isPlaceholderData, next, share]);
@@ -135,7 +138,6 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
   const staleSince = useStaleSince(node, window, past);
   const kept = useKept(node, window, staleSince);
 
-  const skewMs = node.clock_skew_ms ?? 0;
   const marks = useMemo(() => changeMarks(visibleChanges, skewMs), [visibleChanges, skewMs]);
   const policyMarks = useMemo(() => decisionMarks(decisions, skewMs), [decisions, skewMs]);
   const zoom = useCallback((range: Range) => navigate({ from: range.from, to: range.to }), [navigate]);
@@ -154,7 +156,7 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
   const { inventory } = node;
   const view = useMemo<NodeView>(
     () => ({
-      ...{ node, topology, inventory, search, navigate, window, past, staleSince, kept, pastHeat, changes },
+      ...{ node, topology, inventory, search, navigate, window, past, stored, staleSince, kept, pastHeat, changes },
       ...{ marks, policyMarks, cursor, zoom, hold },
     }),
     [
@@ -165,6 +167,7 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
       navigate,
       window,
       past,
+      stored,
       staleSince,
       kept,
       pastHeat,

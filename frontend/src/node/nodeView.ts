@@ -18,6 +18,8 @@ export type NodeView = {
   navigate: (change: Partial<NodeSearch>, options?: { replace?: boolean }) => void;
   window: LiveWindow;
   past: Range | null;
+  /** The past range in the backend's clock, which changes and decisions are stored with; null in live mode. */
+  stored: Range | null;
   /** The time of the shown live figures if they are stale: they keep their last value, gray. */
   staleSince: number | null;
   /** The figures of that time; null while they are not stale. */

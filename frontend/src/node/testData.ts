@@ -80,6 +80,7 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     flow_rules: null,
     rss_contexts: null,
     rss_entries: null,
+    lower: [],
     queues,
   };
   const limits = {
@@ -96,6 +97,7 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     limits,
     dropped_rows: {},
     changed_settings: null,
+    held: null,
     queue_users: [],
     free_vectors: [],
     boot_settings: [],

@@ -61,7 +61,7 @@ test.each([
 
 test("disabling says that an enforcing policy's settings are restored, and that a rollout stops", () => {
   expect(describeDisabling(policy("enforce", { rollout }))).toBe(
-    "Disabling stops it on 12 nodes; every setting that it changed there is restored. Its rollout stops.",
+    "Disabling stops it on 12 nodes; every setting that it changed there is restored, later where a change window is closed or enforcement is stopped. Its rollout stops.",
   );
   expect(describeDisabling(policy("recommend"))).toBe("Disabling stops it on 12 nodes; no setting is changed there.");
 });

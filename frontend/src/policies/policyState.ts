@@ -67,7 +67,7 @@ export function describeDisabling({ nodes, body, rollout }: Pick<Policy, "nodes"
   const end = rollout === null ? "" : " Its rollout stops.";
   const off = `Disabling stops it on ${formatCount(nodes, "node")}`;
   if (body.mode !== "enforce") return `${off}; no setting is changed there.${end}`;
-  return `${off}; every setting that it changed there is restored.${end}`;
+  return `${off}; every setting that it changed there is restored, later where a change window is closed or enforcement is stopped.${end}`;
 }
 
 /** Whether nodes that stop enforcing a policy move memory back, unless it is to stay. */

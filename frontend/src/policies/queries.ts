@@ -117,7 +117,7 @@ export function mergeDecisions(known: Decision[], received: Decision[]): Decisio
   return [...byId.values()].sort((a, b) => b.id - a.id).slice(0, MAX_CACHED);
 }
 
-/** Decisions of policies on a node, newest first: those of a past range, or the latest; refetches add only new ones. */
+/** Decisions of policies on a node, newest first: those of a past range, or the newest; refetches add only new ones. */
 export const decisionsQuery = (nodeId: number, range: { from: number; to: number } | null) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "decisions", range],
@@ -139,6 +139,14 @@ export const decisionsQuery = (nodeId: number, range: { from: number; to: number
       );
       return mergeDecisions(range === null ? known : [], received);
     },
+  });
+
+/** The latest decision of each policy in force on a node and of its persisted settings, in any order. */
+export const latestDecisionsQuery = (nodeId: number) =>
+  queryOptions({
+    queryKey: ["node-policies", nodeId, "decisions", "latest"],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/v1/nodes/{node_id}/decisions/latest", { params: path(nodeId), signal })),
   });
 
 export const recommendationsQuery = (nodeId: number) =>

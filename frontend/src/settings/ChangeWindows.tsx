@@ -30,12 +30,14 @@ const refetch = () => queryClient.invalidateQueries({ queryKey: changeWindowsQue
 
 function NewWindow() {
   const [body, setBody] = useState(EMPTY);
+  const [created, setCreated] = useState(0);
   const zones = useId();
   const create = useMutation({
     mutationFn: () => unwrap(api.POST("/api/v1/change-windows", { body })),
     onError: handleSignedOut,
     onSuccess: () => {
       setBody({ ...body, name: "", labels: {} });
+      setCreated(created + 1);
       return refetch();
     },
   });
@@ -60,11 +62,7 @@ function NewWindow() {
         w={200}
         {...field("name")}
       />
-      <RoleLabels
-        key={Object.keys(body.labels ?? {}).length}
-        value={body.labels ?? {}}
-        onChange={(labels) => setBody({ ...body, labels })}
-      />
+      <RoleLabels key={created} value={body.labels ?? {}} onChange={(labels) => setBody({ ...body, labels })} />
       <TextInput label="Time zone" list={zones} w={180} {...field("zone")} />
       <datalist id={zones}>
         {Intl.supportedValuesOf("timeZone").map((zone) => (

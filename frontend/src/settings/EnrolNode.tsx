@@ -25,7 +25,7 @@ export function EnrolCommand({ enrol, simulated = false }: { enrol: Enrolment; s
               : `Run this on ${enrol.data.max_uses === 1 ? "the machine" : "each machine"} to add, as root:`}
           </p>
           <CopyField text={enrol.data.command} label="command" />
-          {!simulated && LOOPBACK.test(location.host) && (
+          {LOOPBACK.test(location.host) && (
             <p className="warn">
               Other machines cannot reach {location.host}. To serve them, start the backend with a PostgreSQL of your
               own, <code>DATABASE_URL=… CORESTEER_HOST=0.0.0.0 coresteer serve --tls auto</code>, or behind a TLS proxy.

@@ -18,6 +18,7 @@ import { clockOffsetMs } from "../lib/clock";
 import { duration } from "../lib/format";
 import { EditLabels } from "./EditLabels";
 import { AddNodes, EnrolmentTokens } from "./EnrolmentTokens";
+import { RemoveSimulated } from "./RemoveSimulated";
 import { SimulatedNodes } from "./SimulatedNodes";
 import styles from "./settings.module.css";
 
@@ -117,6 +118,7 @@ export function NodesSection() {
   const isOperator = useIsSomeOperator();
   const isUnlimited = useHasRole("operator");
   const [action, setAction] = useState<NodeAction | null>(null);
+  const [isRemoving, setRemoving] = useState(false);
   const [page, setPage] = useState(0);
   const nodes = useQuery({ ...fleetQuery({ q, offset: page * PAGE, limit: PAGE }), placeholderData: keepPreviousData });
   const sorted = nodes.data?.rows ?? [];
@@ -135,9 +137,10 @@ export function NodesSection() {
       <section className="card">
         <h2>Simulated nodes</h2>
         <div className="body">
-          <SimulatedNodes />
+          <SimulatedNodes onRemove={() => setRemoving(true)} />
         </div>
       </section>
+      {isRemoving && <RemoveSimulated onClose={() => setRemoving(false)} />}
       <section className="card">
         <h2>
           Nodes and agents <small>{nodes.data?.nodes.toLocaleString("en") ?? ""}</small>

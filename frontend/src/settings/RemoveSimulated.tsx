@@ -1,10 +1,13 @@
+import { useQuery } from "@tanstack/react-query";
+import { fleetSizeQuery } from "../api/queries";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { formatCount } from "../lib/format";
 import { useRemoveSimulation } from "./simulatedNodes";
 
-/** Asks before all simulated nodes are deleted. nodes: how many there are. */
-export function RemoveSimulated({ nodes, onClose }: { nodes: number; onClose: () => void }) {
+/** Asks before all simulated nodes are deleted, and stays until they are. */
+export function RemoveSimulated({ onClose }: { onClose: () => void }) {
   const remove = useRemoveSimulation();
+  const nodes = useQuery(fleetSizeQuery).data?.simulated ?? 0;
   return (
     <ConfirmDialog
       title="Remove simulated nodes"

@@ -1,22 +1,22 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { errorMessage } from "../api/client";
 import { fleetSizeQuery } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { formatCount } from "../lib/format";
 import { EnrolNode } from "./EnrolNode";
-import { RemoveSimulated } from "./RemoveSimulated";
 import styles from "./settings.module.css";
 import { simulatedNodesQuery, useStartSimulation } from "./simulatedNodes";
 
-/** Starts and removes the simulated fleet; where the backend cannot start it, the command that can. */
-export function SimulatedNodes() {
+/**
+ * Starts and removes the simulated fleet; where the backend cannot start it, the command that can. onRemove asks
+ * (RemoveSimulated), in a parent that stays while nodes come and go.
+ */
+export function SimulatedNodes({ onRemove }: { onRemove: () => void }) {
   const isAdmin = useHasRole("admin");
   const fleet = useQuery(simulatedNodesQuery).data;
   const present = useQuery(fleetSizeQuery).data?.simulated;
   const start = useStartSimulation();
-  const [isRemoving, setRemoving] = useState(false);
   if (fleet === undefined || present === undefined) return <p className="muted">Loading.</p>;
   const canStart = fleet.unavailable_because === null && !fleet.running;
   return (
@@ -42,13 +42,12 @@ export function SimulatedNodes() {
             </Button>
           )}
           {(present > 0 || fleet.running) && (
-            <Button onClick={() => setRemoving(true)}>
+            <Button onClick={onRemove}>
               Remove {present > 0 ? formatCount(present, "simulated node") : "simulated nodes"}
             </Button>
           )}
         </div>
       )}
-      {isRemoving && <RemoveSimulated nodes={present} onClose={() => setRemoving(false)} />}
       {start.isError && (
         <p className="bad" role="alert">
           {errorMessage(start.error)}

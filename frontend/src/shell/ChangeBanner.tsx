@@ -23,7 +23,7 @@ const LAST_S = 15;
 const RADIUS = 8;
 const CIRCUMFERENCE = 2 * Math.PI * RADIUS;
 
-type Timed = Pick<Change, "remaining_s">;
+type Timed = Partial<Pick<Change, "remaining_s">>;
 const arrivals = new WeakMap<Timed, number>();
 
 /** When an answer arrived, by the monotonic clock in milliseconds: its remaining_s counts from then. */
@@ -33,18 +33,19 @@ export function arrivalOf(answer: Timed): number {
   return arrived;
 }
 
-/** Seconds until an unconfirmed change or an experiment ends, by the monotonic clock; null without a deadline. */
+/** Seconds left of what an answer is about, such as a change, by the monotonic clock; null without a deadline. */
 export function useRemaining(change: Timed): number | null {
   const arrived = arrivalOf(change);
   const [now, setNow] = useState(() => performance.now());
-  const running = change.remaining_s !== null;
+  const left = change.remaining_s ?? null; // a backend of the previous release does not say it of rollouts
+  const running = left !== null;
   useEffect(() => {
     if (!running) return;
     const timer = setInterval(() => setNow(performance.now()), TICK_MS);
     return () => clearInterval(timer);
   }, [running]);
-  if (change.remaining_s === null) return null;
-  return Math.max(0, change.remaining_s - Math.max(0, now - arrived) / 1000);
+  if (left === null) return null;
+  return Math.max(0, left - Math.max(0, now - arrived) / 1000);
 }
 
 /** A ring that empties with the share of time left. */

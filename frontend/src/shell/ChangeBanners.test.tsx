@@ -185,6 +185,14 @@ test("a change rolled back on timeout is shown for a few seconds", async () => {
   expect(screen.queryByText("Rolled back: not confirmed within 2 min.")).toBeNull();
 });
 
+test("a change that was rolled back after an extension names the whole time", async () => {
+  const times = { applied_at: "2026-11-21T08:00:00Z", deadline_at: "2026-11-21T08:04:00Z" };
+  await show("operator", change());
+  act(() => applyChangeUpdate(change({ ...times, state: "rolled_back", ended_by: "timeout", remaining_s: null })));
+  await pass(0);
+  expect(screen.getByText("Rolled back: not confirmed within 4 min.")).toBeTruthy();
+});
+
 test("a change that ended before is not shown when its observation arrives", async () => {
   await show("operator");
   act(() => applyChangeUpdate(change({ state: "rolled_back", ended_by: "user", remaining_s: null })));

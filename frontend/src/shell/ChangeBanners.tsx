@@ -2,14 +2,11 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "react";
 import type { Schemas } from "../api/client";
 import { openChangesQuery } from "../api/queries";
-import { fetchMissedEnd, useEndedChanges } from "../live/changes";
+import { fetchMissedEnd, isByPerson, useEndedChanges } from "../live/changes";
 import { arrivalOf, ChangeBanner, EndedBanner } from "./ChangeBanner";
 import styles from "./changeBar.module.css";
 
 const NEVER = "9999-12-31T00:00:00Z";
-
-// Changes of policies and experiments need no confirmation by a person, and may be many.
-const isByPerson = ({ policy_id, experiment_id }: Schemas["Change"]) => policy_id === null && experiment_id === null;
 
 /** Open changes, the one that ends first in front. */
 const byEnd = (a: Schemas["Change"], b: Schemas["Change"]): number =>

@@ -27,7 +27,7 @@ const route = getRouteApi("/shell/simulations/$studyId");
 export function StudyPage() {
   const { studyId } = route.useParams();
   const study = useQuery(studyQuery(studyId));
-  if (study.data !== undefined) return <LoadedStudy study={study.data} />;
+  if (study.data !== undefined) return <LoadedStudy key={studyId} study={study.data} />;
   if (study.error === null)
     return (
       <p className="muted" role="status">

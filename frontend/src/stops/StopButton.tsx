@@ -110,7 +110,7 @@ function StopDialog({ onClose }: { onClose: () => void }) {
 
 function ReachTable({ effect }: { effect: StopEffect | undefined }) {
   const rows = [
-    { name: "connected", reach: effect?.connected, when: "within 2 s" },
+    { name: "connected", reach: effect?.connected, when: "within seconds" },
     { name: "disconnected", reach: effect?.disconnected, when: "on reconnecting" },
   ];
   return (

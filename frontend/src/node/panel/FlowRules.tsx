@@ -11,7 +11,10 @@ const EXAMPLE = "flow-type tcp4 dst-ip 10.0.0.1 dst-port 80 action 3";
 
 /** The flow rules of a network device with their owners; those of Coresteer can be deleted, and one added. */
 export function FlowRules({ view, netdev }: { view: NodeView; netdev: Netdev }) {
-  const [previewed, setPreviewed] = useState<{ slot: number; value: string } | null>(null);
+  const [previewed, setPreviewed] = useState<{ slot: number; value: string; count: number } | null>(null);
+  /** count: the same rule again is another change, because the one before may have been rolled back. */
+  const preview = (slot: number, value: string) =>
+    setPreviewed((before) => ({ slot, value, count: (before?.count ?? 0) + 1 }));
   const [rule, setRule] = useState("");
   const [typedSlot, setTypedSlot] = useState("");
   const table = netdev.flow_rules;
@@ -46,7 +49,7 @@ export function FlowRules({ view, netdev }: { view: NodeView; netdev: Netdev }) 
                     {ours && (
                       <Button
                         aria-label={`Delete the rule in slot ${location}`}
-                        onClick={() => setPreviewed({ slot: location, value: "none" })}
+                        onClick={() => preview(location, "none")}
                       >
                         Delete…
                       </Button>
@@ -78,18 +81,21 @@ export function FlowRules({ view, netdev }: { view: NodeView; netdev: Netdev }) 
         />
         <Button
           disabled={rule.trim() === "" || slot === null || !Number.isInteger(slot)}
-          onClick={() => slot !== null && setPreviewed({ slot, value: rule.trim() })}
+          onClick={() => slot !== null && preview(slot, rule.trim())}
         >
           Preview
         </Button>
       </div>
       {previewed !== null && (
-        <ApplyPlan
-          key={`${previewed.slot} ${previewed.value}`}
-          node={view.node}
-          desired={[{ key: `netdev/${netdev.name}/flow-rule/${previewed.slot}`, value: previewed.value }]}
-          reason=""
-        />
+        <div className={nodeStyles.applying}>
+          <ApplyPlan
+            key={previewed.count}
+            node={view.node}
+            desired={[{ key: `netdev/${netdev.name}/flow-rule/${previewed.slot}`, value: previewed.value }]}
+            reason=""
+          />
+          <Button onClick={() => setPreviewed(null)}>Close the preview</Button>
+        </div>
       )}
     </div>
   );

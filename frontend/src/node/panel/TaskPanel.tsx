@@ -4,7 +4,7 @@ import { NUMA_TASK_CRITERION } from "../../api/constants";
 import { Unknown } from "../../components/Unknown";
 import { parseCpuList } from "../../lib/cpulist";
 import { bytes, duration, formatCount, formatFigure, percent } from "../../lib/format";
-import { decisionsQuery } from "../../policies/queries";
+import { latestDecisionsQuery } from "../../policies/queries";
 import { ChangeSteps } from "../changes/ChangeSteps";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
@@ -21,7 +21,6 @@ import {
   taskSelection,
   whyUnknown,
 } from "../numa/numaTasks";
-import { latestOfEach } from "../policies/decisions";
 import { numaQuery } from "../queries";
 import { PanelFrame, PropertyList } from "./PanelFrame";
 
@@ -33,7 +32,7 @@ type Props = { view: NodeView; pid: number; started: number | null };
  */
 export function TaskPanel({ view, pid, started }: Props) {
   const numa = useQuery(numaQuery(view.node.id));
-  const { data: decisions } = useQuery(decisionsQuery(view.node.id, null));
+  const { data: decisions = [] } = useQuery(latestDecisionsQuery(view.node.id));
   const entry = numa.data?.tasks.find(({ task }) => task.pid === pid);
   const found = entry?.task.started_ticks;
   const { navigate } = view;
@@ -57,14 +56,13 @@ export function TaskPanel({ view, pid, started }: Props) {
     );
   const { task } = entry;
   const skewMs = view.node.clock_skew_ms ?? 0;
-  const decided = latestOfEach(decisions ?? []);
   const latest = latestChange(view.changes, pid, Date.parse(numa.data?.at ?? "") - skewMs - 1000 * task.age_s);
   return (
     <PanelFrame view={view} title={`${task.name} (${pid})`} note={task.unit ?? task.command ?? undefined}>
       <Properties
         view={view}
         entry={entry}
-        owners={ownersOf(task, latest, decided, view.inventory?.controllers ?? [])}
+        owners={ownersOf(task, latest, decisions, view.inventory?.controllers ?? [])}
       />
       <Memory entry={entry} />
       {task.kernel || task.bound ? (

@@ -9,12 +9,12 @@ import { Scroll } from "../../components/Scroll";
 import { dateTime } from "../../lib/time";
 import { EvaluationResult, SettingName } from "../../policies/decisions/EvaluationResult";
 import { ownershipLabel } from "../../policies/kinds";
-import { decisionsQuery, driftsQuery, recommendationsQuery } from "../../policies/queries";
+import { decisionsQuery, driftsQuery, latestDecisionsQuery, recommendationsQuery } from "../../policies/queries";
 import type { Decision, PolicyBody } from "../../policies/types";
 import { ApplyPlan } from "../changes/ApplyPlan";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
-import { holdoutText, latestOfEach } from "./decisions";
+import { holdoutText } from "./decisions";
 import styles from "./policies.module.css";
 
 const OUTCOME = {
@@ -26,12 +26,17 @@ const OUTCOME = {
 } as const;
 const SHOWN_DRIFTS = 8;
 
-/** The policies on this node: recommendations, the latest evaluation of each with its reasons, and drift. */
+/** The policies in force on this node: recommendations, the latest evaluation of each with its reasons, and drift. */
 export function NodePolicies({ view }: { view: NodeView }) {
   const recommended = useQuery(recommendationsQuery(view.node.id));
-  const decisions = useQuery(decisionsQuery(view.node.id, null));
+  const decisions = useQuery(latestDecisionsQuery(view.node.id));
+  const newest = useQuery(decisionsQuery(view.node.id, null)).data ?? [];
   const drifts = useQuery(driftsQuery(view.node.id));
-  const latest = useMemo(() => latestOfEach(decisions.data ?? []), [decisions.data]);
+  const latest = useMemo(
+    () =>
+      (decisions.data ?? []).toSorted((a, b) => a.policy_name.localeCompare(b.policy_name, "en", { numeric: true })),
+    [decisions.data],
+  );
   const error = recommended.error ?? decisions.error ?? drifts.error;
   const known = recommended.data !== undefined && decisions.data !== undefined && drifts.data !== undefined;
   const proposals = new Set(recommended.data?.map(({ id }) => id));
@@ -64,9 +69,9 @@ export function NodePolicies({ view }: { view: NodeView }) {
       )}
       {!known && error === null && <p className={nodeStyles.note}>Loading evaluations.</p>}
       {known && latest.length === 0 && (
-        <p className={nodeStyles.note}>No policy has been evaluated on this node yet.</p>
+        <p className={nodeStyles.note}>No policy in force has been evaluated on this node yet.</p>
       )}
-      {known && latest.length > 0 && (
+      {known && latest.length + drifts.data.length > 0 && (
         <Evaluations>
           {recommended.data.map((decision) => (
             <Recommendation key={decision.policy_id} view={view} decision={decision} />
@@ -77,7 +82,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
               <EvaluationResult evaluation={decision.evaluation} label={decision.policy_name} onSelect={select} />
             </article>
           ))}
-          {drifts.data.length > 0 && <Drifts of={drifts.data} names={latest} onSelect={select} />}
+          {drifts.data.length > 0 && <Drifts of={drifts.data} names={[...latest, ...newest]} onSelect={select} />}
         </Evaluations>
       )}
     </section>

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Decision } from "../../policies/types";
 import { decisionMarks } from "../time/timeMarks";
-import { holdoutText, latestOfEach } from "./decisions";
+import { holdoutText } from "./decisions";
 
 const decision = (id: number, policy: string, over: Partial<Decision> = {}, moves = 1): Decision => ({
   id,
@@ -31,11 +31,6 @@ const decision = (id: number, policy: string, over: Partial<Decision> = {}, move
   outcome: null,
   holdout: null,
   ...over,
-});
-
-test("the latest decision of each policy is selected, in any input order", () => {
-  const found = latestOfEach([decision(3, "spread"), decision(9, "near"), decision(5, "spread")]);
-  expect(found.map(({ id }) => id)).toEqual([9, 5]);
 });
 
 test("a decision with actions has a mark unless it became a change", () => {

@@ -143,6 +143,7 @@ test.each([
   [{ params: { ntuple: "on" } }, true, /accelerated RFS/],
   [{ params: { ntuple: "on" } }, false, /a flow rule of the NIC selects an RSS context/],
   [{ flow_rules: null }, true, /RSS key or indirection table could not be read/],
+  [{ driver: "mlx5_core", flow_rules: null }, true, /mlx5_core does not report whether its hash is symmetric/],
 ])("with %o and RFS %s the reason for an unknown queue is %s", (of, rfs, why) => {
   const inventory = { ...WITH_RULES, netdevs: WITH_RULES.netdevs.map((netdev) => ({ ...netdev, ...of })) };
   const where = placement({ queue: null, irq: null, cpu: null, how: null, rfs });

@@ -115,7 +115,9 @@ function whyNoQueue({ rfs }: RxPlacement, netdev: Netdev | undefined): string {
     return "with RFS and ntuple on, the kernel may add rules to the NIC (accelerated RFS), which most drivers list nowhere.";
   if (netdev?.flow_rules?.rules.some(({ value }) => value === ""))
     return "a flow rule of the NIC selects an RSS context, or is of a kind that Coresteer does not know.";
-  return "the NIC's RSS key or indirection table could not be read.";
+  const unreported =
+    netdev?.driver === "mlx5_core" ? ", or mlx5_core does not report whether its hash is symmetric" : "";
+  return `the NIC's RSS key or indirection table could not be read, or its hash is one that Coresteer does not compute${unreported}.`;
 }
 
 function whyUnknown(placement: RxPlacement, inventory: Inventory | null): RxPath["why"] {

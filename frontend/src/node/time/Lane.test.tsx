@@ -13,15 +13,18 @@ vi.hoisted(() => {
 });
 
 test.each([
-  ["hatched where there are more", "c0", 1],
-  ["not hatched without", null, 0],
-])("the time before the oldest of the newest changes is %s", (_, older, hatched) => {
+  ["hatched where there are more", "c0", 0, 1],
+  ["hatched at the node's time", "c0", 60_000, 1],
+  ["not hatched without", null, 0, 0],
+])("the time before the oldest of the newest changes is %s", (_, older, skewMs, hatched) => {
   const from = Date.parse("2026-11-21T08:00:00Z");
-  const past = { from, to: from + 3_600_000 };
+  const stored = { from, to: from + 3_600_000 };
+  const past = { from: stored.from + skewMs, to: stored.to + skewMs };
   const changes = [change({ created_at: "2026-11-21T08:30:00Z" }), change({ created_at: "2026-11-21T08:15:00Z" })];
-  queryClient.setQueryData(changesQuery(1, past).queryKey, { changes, older });
+  queryClient.setQueryData(changesQuery(1, stored).queryKey, { changes, older });
   const view = {
-    ...{ node: { id: 1, clock_skew_ms: 0 }, past, marks: [], policyMarks: [], window: new LiveWindow(2, 300, 1, 0) },
+    ...{ node: { id: 1, clock_skew_ms: skewMs }, past, stored, marks: [], policyMarks: [] },
+    window: new LiveWindow(2, 300, 1, 0),
   } as unknown as NodeView;
   render(
     <QueryClientProvider client={queryClient}>

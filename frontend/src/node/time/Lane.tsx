@@ -44,8 +44,8 @@ const percentOf = (ms: number, { from, to }: PartProps) =>
 
 /** The time before the oldest change that was read, where older ones have no marks. */
 function Unlisted(props: PartProps) {
-  const { node, past } = props.view;
-  const page = useQuery(changesQuery(node.id, past)).data;
+  const { node, stored } = props.view;
+  const page = useQuery(changesQuery(node.id, stored)).data;
   const oldest = page?.changes.at(-1);
   if (page === undefined || page.older === null || oldest === undefined) return null;
   const until = Date.parse(oldest.created_at) + (node.clock_skew_ms ?? 0);

@@ -34,12 +34,43 @@ test("the stated load is that of the first frame, then the mean of every 5 s", (
   expect(stated).toEqual([20, 20, 20, 20, 20, 80]);
 });
 
-test("a recent frame corrects the node's clock, a late one does not", () => {
+test.each([30_000, -60_000])("the first frame states the node's clock: %i ms from the browser's", (ms) => {
   const window = new LiveWindow(1, 60, 1, 0);
-  window.push(busy(NOW + 30_000, 20));
-  expect(window.now()).toBe(NOW + 30_000);
-  window.push(busy(NOW - 20_000, 20));
-  expect(window.now()).toBe(NOW + 30_000);
+  window.push(busy(NOW + ms, 20));
+  expect(window.now()).toBe(NOW + ms);
+});
+
+/** now() less the browser's clock after frames, each with its delay and when it arrives. */
+const clockAfter = (frames: [delayMs: number, afterMs: number][]) => {
+  const window = new LiveWindow(1, 60, 1, 0);
+  for (const [delayMs, afterMs] of frames) {
+    vi.setSystemTime(NOW + afterMs);
+    window.push(busy(NOW + afterMs - delayMs, 20));
+  }
+  return window.now() - Date.now();
+};
+const seconds = (count: number, delayMs: number, firstMs = 1000) =>
+  Array.from({ length: count }, (_, at): [number, number] => [delayMs, firstMs + 1000 * at]);
+
+test.each<[string, [number, number][], number]>([
+  ["a late frame", [...seconds(2, 0), [20_000, 3000]], 0],
+  [
+    "many late frames at once",
+    [[0, 0], ...Array.from({ length: 20 }, (_, at): [number, number] => [20_000 - 1000 * at, 20_000])],
+    -1000,
+  ],
+  ["5 s of late frames, then one in time", [...seconds(2, 0), ...seconds(5, 20_000, 3000), [0, 8000]], 0],
+  ["late frames for longer than 5 s: the clock was set back", [...seconds(2, 0), ...seconds(6, 60_000, 3000)], -60_000],
+])("the node's clock after %s", (_, frames, expected) => {
+  expect(clockAfter(frames)).toBe(expected);
+});
+
+test("frames from before the node's clock was set back are not averaged with those after", () => {
+  const window = new LiveWindow(1, 60, 1, 0);
+  window.push(busy(NOW, 20));
+  window.push(busy(NOW - 60_000, 100));
+  expect(window.recent.map(({ time_ms }) => time_ms)).toEqual([NOW - 60_000]);
+  expect(window.load().shares.busy[0]).toBe(100);
 });
 
 test("without frames the window advances without data, and the last frame stays, marked stale after 3 s", () => {

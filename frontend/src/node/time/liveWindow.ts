@@ -25,7 +25,11 @@ export class LiveWindow {
   /** The cells of every share, so that another one shows at once what is known of it. */
   private readonly heats: Record<HeatShare, HeatBlock>;
   private readonly listeners = new Set<() => void>();
-  private skewMs: number;
+  /** How far the node's clock is ahead of the browser's. */
+  skewMs: number;
+  /** Frames that say that the clock was set back: since when they arrive, and its least delayed estimate. */
+  private setBack: { sinceMs: number; skewMs: number } | null = null;
+  private arrivedMs = Date.now();
   private count = 0;
   private stepped = { last: 0, fills: 0, count: 0 };
   private fills = 0;
@@ -81,19 +85,33 @@ export class LiveWindow {
   }
 
   push(frame: RatesFrame): void {
-    // The least delayed frame estimates the node's clock best; late frames are ignored.
-    const skew = frame.time_ms - Date.now();
-    if (skew > this.skewMs || Math.abs(skew - this.skewMs) < RECENT_MS) this.skewMs = skew;
+    this.arrivedMs = Date.now();
+    this.estimate(frame.time_ms - this.arrivedMs);
     const durationMs = frame.duration_s * 1000;
     for (const share of HEAT_SHARES) this.heats[share].push(frame.time_ms, durationMs, frame.share(share) ?? NO_SHARES);
     const softirq = largestShare(frame.share("softirq"))?.percent ?? null;
     this.series.push(frame.time_ms, durationMs, { ...frame.metrics, softirq_cpu_percent: softirq });
-    while (this.recent[0] !== undefined && frame.time_ms - this.recent[0].time_ms >= RECENT_MS) this.recent.shift();
+    // of either sign: the clock may have been set back
+    const isOld = (timeMs: number) => Math.abs(frame.time_ms - timeMs) >= RECENT_MS;
+    while (this.recent[0] !== undefined && isOld(this.recent[0].time_ms)) this.recent.shift();
     this.recent.push(frame);
-    if (this.mean.frames.length === 0 || frame.time_ms - this.mean.timeMs >= RECENT_MS)
-      this.mean = loadOf([...this.recent], this.mean);
+    if (this.mean.frames.length === 0 || isOld(this.mean.timeMs)) this.mean = loadOf([...this.recent], this.mean);
     this.stale = null;
     this.changed();
+  }
+
+  /** The least delayed frame estimates the clock best; late ones count only if none is in time for 5 s. */
+  private estimate(skewMs: number): void {
+    if (this.last === undefined || skewMs > this.skewMs - RECENT_MS) {
+      this.skewMs = skewMs;
+      this.setBack = null;
+      return;
+    }
+    this.setBack ??= { sinceMs: this.arrivedMs, skewMs };
+    this.setBack.skewMs = Math.max(this.setBack.skewMs, skewMs);
+    if (this.arrivedMs - this.setBack.sinceMs < RECENT_MS) return;
+    this.skewMs = this.setBack.skewMs;
+    this.setBack = null;
   }
 
   fillHeat(share: HeatShare, block: HeatBlock): void {
@@ -115,12 +133,19 @@ export class LiveWindow {
     const now = this.now();
     const silentMs = now - (this.last?.time_ms ?? 0);
     if (silentMs < 2.5 * Math.max(1000, (this.last?.duration_s ?? 0) * 1000)) return;
-    const intervalMs = (this.last?.duration_s ?? 0) * 1000;
-    if (this.last !== undefined && silentMs > Math.max(LEAST_STALE_MS, STALE_INTERVALS * intervalMs))
-      this.stale = this.last.time_ms;
+    if (this.last !== undefined && silentMs > this.staleMs()) this.stale = this.last.time_ms;
     this.series.advance(now);
     for (const share of HEAT_SHARES) this.heats[share].advance(now);
     this.changed();
+  }
+
+  /** Whether no frame has arrived for as long as makes one stale: since the last one, or since the window was made. */
+  isSilent(): boolean {
+    return Date.now() - this.arrivedMs > this.staleMs();
+  }
+
+  private staleMs(): number {
+    return Math.max(LEAST_STALE_MS, STALE_INTERVALS * (this.last?.duration_s ?? 0) * 1000);
   }
 
   hold(held: boolean): void {

@@ -61,7 +61,7 @@ export function NodesTab({ policyId }: { policyId: number }) {
                 <td>{node.version === null ? "none" : `v${node.version}`}</td>
                 <td className={node.connected ? "" : "warn"}>
                   {!node.connected
-                    ? "offline"
+                    ? "disconnected"
                     : node.held_out
                       ? "in holdout"
                       : node.version === null

@@ -37,6 +37,8 @@ test("a dialog to disable a policy disables it, also if somebody else was faster
   );
   const { rerender } = render(shown(policy));
   await userEvent.click(screen.getByRole("button", { name: "Disable" }));
+  expect(screen.getByText(/ later where a change window is closed or enforcement is stopped\.$/)).toBeTruthy();
+  expect(screen.getByText("Disconnected nodes, on reconnect")).toBeTruthy();
   rerender(shown({ ...policy, enabled: false }));
   await userEvent.click(screen.getByRole("button", { name: /^Disable on/ }));
   expect(posted).toEqual(["/api/v1/policies/7/disable"]);

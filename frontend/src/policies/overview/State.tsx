@@ -151,11 +151,14 @@ function Disabling({ policy, overview }: { policy: Policy; overview: Overview | 
   const updated = rollout === null ? 0 : rollout.stages.slice(0, rollout.stage + 1).flat().length;
   return (
     <>
-      <p className="muted">Each setting gets back the value that it had before the policy.</p>
+      <p className="muted">
+        Each setting gets back the value that it had before the policy, later where a change window is closed or
+        enforcement is stopped.
+      </p>
       <Numbers
         rows={[
-          ["Nodes restored now", ending?.now],
-          ["Offline nodes, on reconnect", ending?.later],
+          ["Connected nodes", ending?.now],
+          ["Disconnected nodes, on reconnect", ending?.later],
           ["Settings to restore", ending?.settings],
           ["Changed by others, skipped", ending?.foreign],
         ]}
@@ -205,7 +208,7 @@ type ProgressProps = { policy: Policy; overview: Overview; watched: Watched | nu
 /** How far nodes are after the policy was enabled or disabled; also for settings that a disabled policy still has. */
 function Progress({ policy, overview, watched, onHide }: ProgressProps) {
   const left = unrestored(overview);
-  const offline = left.filter(({ connected }) => !connected);
+  const disconnected = left.filter(({ connected }) => !connected);
   if (watched?.what === "enable" && policy.enabled) {
     const done = evaluated(overview, watched.before).length;
     const all = overview.nodes.filter(({ version }) => version !== null).length;
@@ -224,8 +227,9 @@ function Progress({ policy, overview, watched, onHide }: ProgressProps) {
       {left.length === 0
         ? `Restored on all ${formatCount(all, "node")}${watched?.what === "disable" ? `: ${formatCount(watched.settings, "setting")}` : ""}.`
         : `Restored on ${done} of ${formatCount(all, "node")}.`}
-      {offline.length > 0 && ` ${formatCount(offline.length, "offline node")} will be restored on reconnect.`}
-      {left.length > offline.length && left.length - offline.length <= 3 && (
+      {disconnected.length > 0 &&
+        ` ${formatCount(disconnected.length, "disconnected node")} will be restored on reconnect.`}
+      {left.length > disconnected.length && left.length - disconnected.length <= 3 && (
         <>
           {" "}
           Not yet:{" "}

@@ -1,6 +1,6 @@
 import { MantineProvider } from "@mantine/core";
 import { QueryClientProvider } from "@tanstack/react-query";
-import { render, screen, waitFor } from "@testing-library/react";
+import { act, render, screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { Schemas } from "../../api/client";
@@ -24,6 +24,7 @@ const posted = vi.hoisted(() => {
 
 beforeEach(() => {
   posted.length = 0;
+  queryClient.clear();
 });
 
 function show(limits: Schemas["Me"]["limits"]) {
@@ -32,7 +33,8 @@ function show(limits: Schemas["Me"]["limits"]) {
   });
   const rollout: Rollout = {
     ...{ id: 9, policy_id: 7, from_version: 3, to_version: 4, state: "batches", stage: 1, done_nodes: [1] },
-    ...{ stages: [[1], [2, 3], [4, 5]], sentence: "Stage 2 of 3.", wait_s: 60, guardrails: [], evidence: [] },
+    ...{ stages: [[1], [2, 3], [4, 5]], sentence: "Stage 2 of 3.", guardrails: [], evidence: [] },
+    ...{ wait_s: 60, remaining_s: 40 },
     ...{ stage_at: "2026-11-21T08:00:00Z", started_at: "2026-11-21T08:00:00Z", started_by: "bob", ended_at: null },
   };
   queryClient.setQueryData(rolloutQuery(9).queryKey, rollout);
@@ -54,6 +56,21 @@ test("a rollout is rolled back only after a question with the number of its node
   expect(posted).toEqual([]);
   await userEvent.click(screen.getByRole("button", { name: "Roll back on 3 nodes" }));
   await waitFor(() => expect(posted).toEqual([{ roll_back: true }]));
+});
+
+test("a stage counts down from the answer, whatever the browser's clock says", () => {
+  vi.useFakeTimers({ now: Date.parse("2001-01-01T00:00:00Z") });
+  show([]);
+  expect(screen.getByText("stage 2 of 3, next in 0:40")).toBeTruthy();
+  act(() => void vi.advanceTimersByTime(10_000));
+  expect(screen.getByText("in progress, 0:30 left")).toBeTruthy();
+  vi.useRealTimers();
+});
+
+test("what rolls a rollout back by itself is named, also without guardrails", () => {
+  show([]);
+  const sentence = "Rolled back automatically if a node stays disconnected or a stage makes the nodes worse.";
+  expect(screen.getByText(sentence)).toBeTruthy();
 });
 
 test("an operator of other nodes cannot stop a rollout, and reads why", () => {

@@ -12,6 +12,7 @@ import { formSchemas } from "../../forms/formSchemas";
 import { SchemaFields } from "../../forms/SchemaField";
 import { type Errors, readObject, valuesOf } from "../../forms/values";
 import { countdown, formatCount } from "../../lib/format";
+import { useRemaining } from "../../shell/ChangeBanner";
 import { isWaiting } from "../approvals/shown";
 import { guardrailText, kindLabel } from "../kinds";
 import styles from "../policies.module.css";
@@ -19,8 +20,7 @@ import { movesMemory } from "../policyState";
 import { isRolling, policiesQuery, rolloutQuery } from "../queries";
 import type { PolicySearch } from "../search";
 import type { Policy, PolicyBody, PolicyVersion, Rollout, RolloutCreate } from "../types";
-import { useSeconds } from "./RolloutCard";
-import { stagesOf, waitLeft } from "./rolloutStages";
+import { stagesOf } from "./rolloutStages";
 import { StageFigures } from "./StageFigures";
 import { StageTable } from "./StageTable";
 
@@ -87,6 +87,12 @@ const afterRollBack = ({ from_version }: Rollout): string =>
     ? "they have no version, and the settings that it changed are restored."
     : `they return to version ${from_version}.`;
 
+/** What rolls a rollout back without a person. */
+const endsRollout = (guardrails: PolicyBody["guardrails"]): string =>
+  guardrails.length === 0
+    ? "a node stays disconnected or a stage makes the nodes worse."
+    : `a node stays disconnected, a stage makes the nodes worse or a guardrail is violated: ${guardrails.map(guardrailText).join(", ")}.`;
+
 function RollBack({ rollout, onClose }: { rollout: Rollout; onClose: () => void }) {
   const stop = useStop(rollout, onClose);
   const updated = formatCount(rollout.stages.slice(0, rollout.stage + 1).flat().length, "node");
@@ -109,7 +115,7 @@ function RollBack({ rollout, onClose }: { rollout: Rollout; onClose: () => void 
 function Progress({ rollout, labels }: { rollout: Rollout; labels: Record<string, string> }) {
   const refusal = useRefusal("Stopping a rollout", labels);
   const rolling = isRolling(rollout);
-  const now = useSeconds(rolling);
+  const remaining = useRemaining(rollout);
   const [isAsking, setAsking] = useState(false);
   const stop = useStop(rollout);
   const stages = stagesOf(rollout);
@@ -134,19 +140,14 @@ function Progress({ rollout, labels }: { rollout: Rollout; labels: Record<string
             {done} of {formatCount(all, "node")} passed
           </b>
           <span className={`muted ${styles.left}`}>
-            {rolling && `stage ${rollout.stage + 1} of ${stages.length}, next in ${countdown(waitLeft(rollout, now))}`}
+            {remaining !== null && `stage ${rollout.stage + 1} of ${stages.length}, next in ${countdown(remaining)}`}
           </span>
         </div>
-        <StageTable rollout={rollout} now={now} />
+        <StageTable rollout={rollout} />
         {rollout.evidence.map((one) => (
           <StageFigures key={one.stage} evidence={one} />
         ))}
-        {rollout.guardrails.length > 0 && (
-          <p className="muted">
-            Rolled back automatically if a guardrail is violated on one of its nodes:{" "}
-            {rollout.guardrails.map(guardrailText).join(", ")}.
-          </p>
-        )}
+        {rolling && <p className="muted">Rolled back automatically if {endsRollout(rollout.guardrails)}</p>}
         {(rolling || rollout.state === "stopped") && (
           <div className={styles.buttons}>
             {rolling && (
@@ -255,11 +256,7 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
           <span className="muted">
             {refusal !== null
               ? refusal
-              : `Rolls out version ${version} to ${formatCount(policy.nodes, "node")}, as far as they are connected, ${values.canary} first${
-                  body.guardrails.length > 0
-                    ? "; a guardrail violation rolls it back on all of them."
-                    : ". This version has no guardrails, so only a person can stop it."
-                }`}
+              : `Rolls out version ${version} to ${formatCount(policy.nodes, "node")}, as far as they are connected, ${values.canary} first. Rolled back on all of them if ${endsRollout(body.guardrails)}`}
           </span>
           <FormError error={start.error} fields={Object.keys(wrong)} />
         </div>

@@ -1,22 +1,22 @@
 import type { Schemas } from "../../api/client";
 import { Scroll } from "../../components/Scroll";
 import { countdown, significant } from "../../lib/format";
+import { useRemaining } from "../../shell/ChangeBanner";
 import styles from "../policies.module.css";
-import { isRolling } from "../queries";
 import type { Rollout } from "../types";
-import { stagesOf, waitLeft } from "./rolloutStages";
+import { stagesOf } from "./rolloutStages";
 
 type Figure = Schemas["StageFigure"];
 const MOST_METRICS = 3;
 const TONES: Partial<Record<Figure["verdict"], string>> = { improves: "ok", worsens: "bad" };
 
 /** The stages of a rollout: nodes, progress, and figures before and after. */
-export function StageTable({ rollout, now }: { rollout: Rollout; now: number }) {
+export function StageTable({ rollout }: { rollout: Rollout }) {
   const stages = stagesOf(rollout);
   const figuresOf = (index: number) => rollout.evidence.find((one) => one.stage === index)?.figures ?? [];
   const metrics = (rollout.evidence[0]?.figures ?? []).slice(0, MOST_METRICS);
   const [primary] = metrics;
-  const rolling = isRolling(rollout);
+  const remaining = useRemaining(rollout);
   return (
     <Scroll label="Stages">
       <table className="table">
@@ -40,7 +40,8 @@ export function StageTable({ rollout, now }: { rollout: Rollout; now: number }) 
             const of = (metric: string) => figures.find((one) => one.metric === metric);
             const effect = primary === undefined ? null : (of(primary.metric)?.effect ?? null);
             const present = stage.state === "in progress";
-            const share = present ? 1 - waitLeft(rollout, now) / Math.max(1, rollout.wait_s) : stageShare(stage.state);
+            const share =
+              present && remaining !== null ? 1 - remaining / Math.max(1, rollout.wait_s) : stageShare(stage.state);
             return (
               <tr key={stage.label} aria-current={present ? "step" : undefined} className={styles.stage}>
                 <td>
@@ -62,7 +63,7 @@ export function StageTable({ rollout, now }: { rollout: Rollout; now: number }) 
                 )}
                 <td className={stage.tone}>
                   {stage.state}
-                  {present && rolling && `, ${countdown(waitLeft(rollout, now))} left`}
+                  {present && remaining !== null && `, ${countdown(remaining)} left`}
                 </td>
               </tr>
             );

@@ -46,8 +46,3 @@ export function stagesOf({
     return { label, nodes, state: rolling ? "in progress" : "updated", tone: "change" };
   });
 }
-
-/** Seconds until the present stage may pass. */
-export function waitLeft({ stage_at, wait_s }: Pick<Rollout, "stage_at" | "wait_s">, nowMs: number): number {
-  return Math.min(wait_s, Math.max(0, wait_s - (nowMs - Date.parse(stage_at)) / 1000));
-}
