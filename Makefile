@@ -163,8 +163,8 @@ clean:  ## what make made, but not the state of a running installation
 	@touch $@
 
 $(NODE_MODULES): frontend/package-lock.json frontend/package.json
-	@node -e 'const [a, b] = process.versions.node.split(".").map(Number); if (a < 20 || (a === 20 && b < 19) || a === 21) process.exit(1)' || \
-	  { echo "Coresteer's front end needs Node.js 20.19 or newer (not 21)."; exit 1; }
+	@node -e 'const [a, b] = process.versions.node.split(".").map(Number); if (!(a === 20 && b >= 19 || a === 22 && b >= 12 || a > 22)) process.exit(1)' || \
+	  { echo "Coresteer's front end needs Node.js 20.19 or a newer 20, or 22.12 or newer."; exit 1; }
 	cd frontend && npm ci --silent
 	@touch $@
 
