@@ -44,6 +44,7 @@ def test_own_memory_is_counted_by_node_in_bytes_and_shared_memory_apart() -> Non
     assert found.shared_bytes == 100 * 4096
     assert found.mempolicy is None
     assert found.starts == [0x5581A8C2B000, 0x7F1C00000000, 0x7F1D00000000, 0x7FFD3B5E6000]
+    assert found.large_pages == {0x7F1C00000000: 2 * MIB}
 
 
 def test_the_memory_policy_is_that_of_most_of_the_memory() -> None:
@@ -93,7 +94,7 @@ def large() -> Iterator[int]:
 
 def pages_of(pid: int) -> list[int]:
     maps = parse_numa_maps(Path(f"/proc/{pid}/numa_maps").read_bytes(), "numa_maps")
-    return [address for call in own_pages(Path("/"), pid, maps.starts) for address in call]
+    return [address for _, call in own_pages(Path("/"), pid, maps) for address in call]
 
 
 def test_the_memory_of_a_process_is_read_within_a_round(large: int) -> None:
@@ -197,7 +198,7 @@ def test_a_mapping_whose_name_has_a_carriage_return_is_one_mapping() -> None:
     fd = os.memfd_create("a\rb")
     os.ftruncate(fd, mmap.PAGESIZE)
     with mmap.mmap(fd, mmap.PAGESIZE):
-        assert list(own_pages(Path("/"), os.getpid(), [])) == []
+        assert list(own_pages(Path("/"), os.getpid(), NumaMaps({}, 0, None))) == []
     os.close(fd)
 
 

@@ -146,6 +146,39 @@ def test_a_pin_to_a_node_that_does_not_exist_is_reported() -> None:
     assert "names node 7" in decision.skipped[0].why
 
 
+PINNED = {"pinned": "1"}
+NEAR_1 = [task(20 + at, 1, memory={1: GIB}, cpu=5 + at) for at in range(3)]
+"""Three processes of node 1, which leave one of its CPUs free."""
+FOLLOWER = task(30, 0, memory={1: GIB}, cpu=1)
+"""A process of node 0 whose memory is on node 1."""
+ROOM: dict[str, tuple[list[NumaTask], list[int]]] = {
+    "takes the last CPU of its node": ([task(name="pinned", node=0, memory={1: GIB}), FOLLOWER, *NEAR_1], [10]),
+    "is counted once where it is": (
+        [task(name="pinned", affinity="4-7", memory={1: GIB}), FOLLOWER, *NEAR_1[:2]],
+        [30],
+    ),
+    "is counted once where it is by chance": (
+        [task(name="pinned", memory={1: GIB}), FOLLOWER, *NEAR_1[:2]],
+        [10, 30],
+    ),
+    "leaves its CPU to others": (
+        [
+            task(name="pinned", node=0, memory={1: GIB}),
+            *[task(40 + at, 0, memory={0: GIB}, cpu=1 + at) for at in range(3)],
+            task(50, 1, memory={0: GIB}, cpu=5),
+        ],
+        [10, 50],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROOM)
+def test_a_pinned_process(name: str) -> None:
+    tasks, moved = ROOM[name]
+    spec = Numa(pins=PINNED)
+    assert proposed(first(view(*tasks), spec)).keys() == {f"task/{pid}/affinity" for pid in moved}
+
+
 def contending(*others: NumaTask) -> View:
     """Four processes of which the memory of node 0 transfers nearly as much as it can."""
     heavy = [
@@ -251,6 +284,44 @@ def test_moves_that_are_not_written_yet_are_proposed_again() -> None:
 def test_a_machine_with_one_node_has_nothing_to_move() -> None:
     one = make_topology(packages=1, nodes_per_package=1, cores_per_node=4, threads=1)
     assert first(view(topology=one)).sentence == "Nothing is moved: this node has a single NUMA node."
+
+
+BOUND = task(node=0, affinity="0-3")
+FAR = task(node=0, affinity="0-3", memory={1: GIB // 8})
+MISPLACED = task(affinity="4-7")
+DISAPPOINTING = task(affinity="4-7", memory={0: 11 * GIB // 160, 1: 9 * GIB // 160})
+"""Where a move to node 1 was predicted to make all memory local."""
+FULL = [task(20 + cpu, 0, memory={0: GIB // 8}, cpu=cpu) for cpu in range(4)]
+QUIET = [task(30, 0, memory={0: GIB // 8}, cpu=1)]
+Steps = list[tuple[NumaTask | None, str]]
+MOVED: Steps = [(task(), "affinity"), *[(BOUND, "")] * EVALUATION_ROUNDS]
+OWN_BINDINGS: dict[str, tuple[Numa, list[NumaTask], Steps]] = {
+    "a later move is not written": (Numa(), QUIET, [*MOVED, *[(FAR, "")] * 3]),
+    "its pages are not moved": (SPEC, FULL, [(task(), "affinity"), *[(MISPLACED, "")] * 3]),
+    "it was idle for longer than the policy remembers": (Numa(), QUIET, [*MOVED, *[(None, "")] * 10, (BOUND, "")]),
+    "a later move is rolled back": (
+        Numa(),
+        QUIET,
+        [*MOVED, (FAR, "affinity"), *[(DISAPPOINTING, "affinity")] * EVALUATION_ROUNDS, *[(BOUND, "")] * 2],
+    ),
+}
+"""The other processes, and by round how the process looks, if at all, and which of its settings is written."""
+
+
+@pytest.mark.parametrize("name", OWN_BINDINGS)
+def test_a_process_that_the_policy_bound_is_not_taken_for_one_that_another_program_bound_although(name: str) -> None:
+    spec, others, steps = OWN_BINDINGS[name]
+    policy, memory, written = PolicyInForce("1", 1, "numa", 1, Mode.ENFORCE, spec), EngineMemory(), []
+    for round_, (process, end) in enumerate(steps):
+        seen = view(*others, *([] if process is None else [process]), time_s=1000.0 + 400 * round_)
+        [evaluation], memory = evaluate_round(seen, [policy], memory)
+        assert [skipped for skipped in evaluation.skipped if "Another program" in skipped.why] == []
+        for action in evaluation.actions:
+            if end and action.key.endswith(end):
+                memory = record_write(memory, "1", action, seen.time_s)
+                written.append(action.becomes)
+    affinity = next(process.affinity for process, _ in reversed(steps) if process is not None)
+    assert written[-1] == affinity, "the steps are those of the policy"
 
 
 # Properties

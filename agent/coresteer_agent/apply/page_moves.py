@@ -3,12 +3,12 @@
 import errno
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 from coresteer_agent.collect.files import read_bytes, read_file
-from coresteer_agent.collect.numa_maps import parse_numa_maps
+from coresteer_agent.collect.numa_maps import NumaMaps, parse_numa_maps
 from coresteer_agent.linux.move_pages import NOT_STORED, move_pages
 
 _CALL_PAGES = 4096
@@ -23,21 +23,25 @@ STEP_CALLS = max(1, (256 << 20) // (_CALL_PAGES * _PAGE))
 """System calls between two pauses, for 256 MiB: some tenths of a second."""
 
 
-def own_pages(root: Path, pid: int, starts: Collection[int]) -> Iterator[list[int]]:
+def own_pages(root: Path, pid: int, maps: NumaMaps) -> Iterator[tuple[int, list[int]]]:
     """Yield addresses of present pages that only this process maps, at most 4096 at a time. Raises OSError.
 
-    starts: addresses of its mappings with such pages, from numa_maps.
+    Before them comes the size of each, in pages of the kernel's usual size.
     """
+    starts = frozenset(maps.starts)
     with (root / f"proc/{pid}/pagemap").open("rb", buffering=0) as pagemap:
         for begin, end in _mappings(root, pid):
             if begin not in starts or end - begin > _MAX_MAPPING_BYTES:
                 continue
-            for address in range(begin, end, _CALL_PAGES * _PAGE):
+            # up to Linux 6.6 the kernel moves a page of hugetlbfs only by its first address (add_page_for_migration)
+            size = max(1, maps.large_pages.get(begin, _PAGE) // _PAGE)
+            for address in range(begin, end, max(_CALL_PAGES, size) * _PAGE):
                 length = min(_CALL_PAGES, (end - address) // _PAGE)
                 pagemap.seek(address // _PAGE * _PAGEMAP_BYTES)
                 entries = pagemap.read(length * _PAGEMAP_BYTES)
                 # bit 63 of each little-endian entry: the page is present
-                yield [address + at * _PAGE for at, byte in enumerate(entries[7::8]) if byte & 0x80]
+                present = entries[7 :: size * _PAGEMAP_BYTES]
+                yield size, [address + at * size * _PAGE for at, byte in enumerate(present) if byte & 0x80]
 
 
 def move_to_shares(root: Path, pid: int, shares: dict[int, float]) -> Iterator[Counter[int]]:
@@ -48,24 +52,29 @@ def move_to_shares(root: Path, pid: int, shares: dict[int, float]) -> Iterator[C
     path = f"proc/{pid}/numa_maps"
     maps = parse_numa_maps(read_file(root, path), path)
     surplus = _surplus({node: size // _PAGE for node, size in maps.bytes_by_node.items()}, shares)
-    calls = own_pages(root, pid, frozenset(maps.starts))
+    calls = own_pages(root, pid, maps)
     while _most_missing(surplus) is not None and (step := list(islice(calls, STEP_CALLS))):
         failed: Counter[int] = Counter()
-        for addresses in step:
-            failed.update(_move_surplus(pid, addresses, surplus))
+        for size, addresses in step:
+            failed.update(_move_surplus(pid, size, addresses, surplus))
         yield failed
 
 
-def _move_surplus(pid: int, addresses: list[int], surplus: dict[int, int]) -> list[int]:
-    """Move pages from nodes that have too many; return the errno of each failure. Updates surplus."""
+def _move_surplus(pid: int, size: int, addresses: list[int], surplus: dict[int, int]) -> list[int]:
+    """Move pages from nodes that have too many; return the errno of each failure. Updates surplus.
+
+    size: of each, in the unit of surplus. A page moves only if that leaves the nodes nearer to their shares.
+    """
     moving: list[int] = []
     origins: list[int] = []
     targets: list[int] = []
     where = move_pages(pid, addresses, None) if addresses else []
     for address, node in zip(addresses, where, strict=True):
-        if surplus.get(node, 0) > 0 and (target := _most_missing(surplus)) is not None:
-            surplus[node] -= 1
-            surplus[target] += 1
+        too_many = surplus.get(node, 0)
+        target = _most_missing(surplus) if too_many > 0 else None
+        if target is not None and too_many - surplus[target] > size:
+            surplus[node] -= size
+            surplus[target] += size
             moving.append(address)
             origins.append(node)
             targets.append(target)
@@ -74,8 +83,8 @@ def _move_surplus(pid: int, addresses: list[int], surplus: dict[int, int]) -> li
         status = _move_in_parts(pid, moving, targets)
     for origin, target, reached in zip(origins, targets, status, strict=True):
         if reached != target:  # another page moves instead
-            surplus[origin] += 1
-            surplus[target] -= 1
+            surplus[origin] += size
+            surplus[target] -= size
     return [-code for code in status if code < 0]
 
 

@@ -14,18 +14,21 @@ from coresteer_agent.collect.rows import parse_rows, split_lines
 _DEFAULT = "default"
 _DOMINANT = 0.5
 _ADDRESS_DIGITS = 16
+_PAGE_BYTES = 4096
 
 
 class NumaMaps(Struct, frozen=True):
     """bytes_by_node: pages that only this process maps. shared_bytes: all others.
 
     mempolicy: of most of its memory, None for the kernel's default. starts: addresses of mappings with own pages.
+    large_pages: by address, the page size in bytes of those whose pages are larger than 4 KiB, as with hugetlbfs.
     """
 
     bytes_by_node: dict[int, int]
     shared_bytes: int
     mempolicy: str | None
     starts: list[int] = []
+    large_pages: dict[int, int] = {}
 
 
 class _Mapping(NamedTuple):
@@ -43,7 +46,7 @@ def parse_numa_maps(text: bytes, path: str) -> NumaMaps:
     """
     own: dict[int, int] = {}
     by_policy: dict[str, int] = {}
-    shared, starts = 0, list[int]()
+    shared, starts, large_pages = 0, list[int](), dict[int, int]()
 
     def parse(row: bytes, line: int) -> _Mapping:
         fields = row.split()
@@ -64,17 +67,19 @@ def parse_numa_maps(text: bytes, path: str) -> NumaMaps:
             shared += total
             continue
         starts.append(start)
+        if page_bytes > _PAGE_BYTES:
+            large_pages[start] = page_bytes
         for node, count in pages.items():
             own[node] = own.get(node, 0) + count * page_bytes
     most = max(by_policy, key=lambda policy: by_policy[policy], default=_DEFAULT)
     dominant = by_policy.get(most, 0) > _DOMINANT * sum(by_policy.values())
-    return NumaMaps(own, shared, most if dominant and most != _DEFAULT else None, starts)
+    return NumaMaps(own, shared, most if dominant and most != _DEFAULT else None, starts, large_pages)
 
 
 def _pages(fields: list[bytes], path: str, line: int) -> tuple[dict[int, int], int, bool]:
     """Return the pages by node, the size of a page in bytes, and whether another process maps one of them."""
     pages: dict[int, int] = {}
-    page_bytes, shared = 4096, False
+    page_bytes, shared = _PAGE_BYTES, False
     for field in fields:
         name, _, value = field.partition(b"=")
         if name[:1] == b"N" and name[1:].isdigit() and value.isdigit() and len(value) <= 15:

@@ -141,3 +141,47 @@ def test_pinned_pages_stay_without_keeping_the_others(
     monkeypatch.setattr(page_moves, "move_pages", move_pages)
     assert not any(failed for failed in page_moves.move_to_shares(tmp_path, 812, {0: 1 - share, 1: share}))
     assert sum(where.values()) == moved
+
+
+@pytest.mark.parametrize(
+    ("huge", "shares", "moved"),
+    [
+        (512, {1: 1.0}, 16),
+        (512, {0: 0.6, 1: 0.4}, 6),
+        (512, {0: 0.34, 1: 0.33, 2: 0.33}, 10),
+        (8192, {1: 1.0}, 16),
+    ],
+)
+def test_huge_pages_move_whole_and_by_their_first_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, huge: int, shares: dict[int, float], moved: int
+) -> None:
+    """Up to Linux 6.6 the kernel refuses the other addresses, as if they belonged to several processes.
+
+    huge: size in pages.
+    """
+    process = tmp_path / "proc/812"
+    process.mkdir(parents=True)
+    size = huge * PAGE
+    (process / "maps").write_text(f"{size:x}-{17 * size:x} rw-p 00000000 00:00 0\n")
+    (process / "numa_maps").write_text(f"{size:x} default anon=16 N0=16 kernelpagesize_kB={size // 1024}\n")
+    (process / "pagemap").write_bytes((1 << 63).to_bytes(8, "little") * 17 * huge)
+    where = dict.fromkeys(range(1, 17), 0)
+    moves: list[int] = []
+
+    def move_pages(_pid: int, addresses: Sequence[int], nodes: Sequence[int] | None) -> list[int]:
+        if nodes is None:
+            return [where[address // size] for address in addresses]
+        status = []
+        for address, node in zip(addresses, nodes, strict=True):
+            first = address % size == 0
+            if first:
+                where[address // size] = node
+                moves.append(node)
+            status.append(node if first else -errno.EACCES)
+        return status
+
+    monkeypatch.setattr(page_moves, "move_pages", move_pages)
+    assert not any(failed for failed in page_moves.move_to_shares(tmp_path, 812, shares))
+    assert len(moves) == moved
+    counts = [sum(at == node for at in where.values()) for node in range(3)]
+    assert all(abs(count - 16 * shares.get(node, 0.0)) <= 1 for node, count in enumerate(counts))

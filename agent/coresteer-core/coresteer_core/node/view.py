@@ -21,6 +21,7 @@ class View(Struct, frozen=True, dict=True):
     classes: by policy id. cgroups: of the processes in tasks, by path without the leading slash; values of settings by
     the end of their key, such as ``cpu.weight``. numa: None where the node has not reported it. cpusets: of the
     processes' cgroups and those above them, by path as in cgroups; empty without a cpuset controller of version 2.
+    held: keys of the settings that have the value which the policy that decides from this view gave them.
     """
 
     topology: Topology
@@ -33,6 +34,7 @@ class View(Struct, frozen=True, dict=True):
     cgroups: dict[str, dict[str, str]] = {}
     numa: NumaState | None = None
     cpusets: dict[str, Cpuset] = {}
+    held: frozenset[str] = frozenset()
 
     def unbound_cpus(self) -> frozenset[int]:
         """Return the CPUs on which the kernel runs processes that nobody has bound: no reserved or isolated ones."""

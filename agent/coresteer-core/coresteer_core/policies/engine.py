@@ -20,6 +20,7 @@ from coresteer_core.policies.ownership import (
     current_value,
     describe_running,
     find_drifts,
+    holding_view,
     interrupt_name,
     process_start_ticks,
     prune_memory,
@@ -70,7 +71,7 @@ def evaluate_round(
         seen = planned
         if policy.spec.places_processes:
             later = {each.policy_id for each in policies if each.precedence > policy.precedence}
-            seen = unbound_view(planned, round_.holdings, later)
+            seen = holding_view(unbound_view(planned, round_.holdings, later), round_.holdings, policy.policy_id)
         decision = decide(seen, policy.spec, policy.scope, memory.memories.get(policy.policy_id))
         memories[policy.policy_id] = decision.memory
         evaluation = round_.evaluate(policy, decision, drifts[policy.policy_id])

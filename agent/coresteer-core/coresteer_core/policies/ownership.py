@@ -88,6 +88,13 @@ def unbound_view(view: View, holdings: Mapping[str, Holding], policy_ids: Collec
     return replace(view, tasks=tasks, numa=numa)
 
 
+def holding_view(view: View, holdings: Mapping[str, Holding], policy_id: str) -> View:
+    """Return a view that names the settings which still have the value that a policy gave them."""
+    own = {key: holding.value for key, holding in holdings.items() if holding.policy_id == policy_id}
+    held = frozenset(key for key, value in own.items() if has_value(view, key, value))
+    return replace(view, held=held) if held else view
+
+
 def find_drifts(view: View, policy: PolicyInForce, holdings: dict[str, Holding]) -> list[Drift]:
     """Return the settings of an enforced policy whose value is no longer the one that the policy wrote."""
     found: list[Drift] = []

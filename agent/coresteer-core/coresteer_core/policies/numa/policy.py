@@ -128,6 +128,8 @@ class _Round:
         return None if in_scope(self.scope, task.name, task.cgroup) else "Out of scope."
 
     def _is_ours(self, task: NumaTask) -> bool:
+        if _affinity(task) in self.view.held:
+            return True
         move = self.past.get((task.pid, task.started_ticks))
         return move is not None and move.values.get(_affinity(task)) == task.affinity
 

@@ -192,6 +192,8 @@ class Scheduler:
             if move is None and not candidate.bound:  # it runs there by chance
                 move = Move(candidate.index, node, False, was, was, 0.0)
             if move is not None:
+                self._vacate(candidate)
+                self._room.cpus[node] -= candidate.process.cpu_share
                 self._accept(candidate, replace(move, pinned=True))
 
     def _place(self) -> None:
