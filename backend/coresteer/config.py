@@ -260,8 +260,8 @@ class Config(BaseSettings):
 
     @property
     def ca_fingerprint(self) -> str | None:
-        """Return the SHA-256 of the installation's own certificate authority in hexadecimal, None without one."""
-        if self.tls_cert is not None or not self.ca_path.exists():
+        """Return the SHA-256 of the authority by which the backend serves in hexadecimal, None without `--tls auto`."""
+        if self.tls != "auto" or not self.ca_path.exists():
             return None
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(self.ca_path.read_text())).hexdigest()
 

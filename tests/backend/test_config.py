@@ -1,11 +1,14 @@
 from pathlib import Path
 from typing import Any  # settings have several types
+from unittest.mock import AsyncMock
 
 import pydantic
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from coresteer.cli.main import main
 from coresteer.config import Config
+from coresteer.http_server.server import _uvicorn_config
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +155,31 @@ def test_proxies_are_trusted_by_address_or_network(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CORESTEER_TRUSTED_PROXIES", "10.0.0.5,*")
     with pytest.raises(pydantic.ValidationError, match="addresses or networks"):
         Config()
+
+
+@pytest.mark.parametrize(
+    ("peer", "client"),
+    [
+        ("10.1.2.3", "192.0.2.7"),
+        ("::ffff:10.1.2.3", "192.0.2.7"),  # the same proxy, if the backend listens on ::
+        ("::ffff:172.16.0.5", "192.0.2.7"),
+        ("fd00::1", "192.0.2.7"),
+        ("::ffff:11.1.2.3", "::ffff:11.1.2.3"),
+        ("fe80::1", "fe80::1"),
+    ],
+)
+async def test_the_client_that_a_trusted_proxy_names_is_used(peer: str, client: str) -> None:
+    clients: list[str] = []
+
+    async def application(scope: Scope, _: Receive, __: Send) -> None:
+        clients.append(scope["client"][0])
+
+    config = Config(public_url="https://coresteer.example", trusted_proxies="10.0.0.0/8, 172.16.0.5,fd00::/8")
+    loaded = _uvicorn_config(application, config)
+    loaded.load()
+    headers = [(b"x-forwarded-for", b"192.0.2.7, 10.9.9.9")]  # a second proxy, then the one that connects
+    await loaded.loaded_app({"type": "http", "client": (peer, 1), "headers": headers}, AsyncMock(), AsyncMock())
+    assert clients == [client]
 
 
 def test_a_process_that_cannot_read_the_file_gets_what_it_sets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

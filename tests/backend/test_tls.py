@@ -126,6 +126,32 @@ async def test_a_browser_that_trusts_the_authority_is_answered(secure: Backend, 
     assert (await client.get("/ca.pem")).text == ca_text
 
 
+@pytest.mark.parametrize("later", [{}, {"tls_cert": "server.pem", "tls_key": "server.key"}], ids=["proxy", "own"])
+async def test_tokens_name_the_authority_only_while_the_backend_serves_with_it(
+    database_url: str,
+    tmp_path: Path,
+    later: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    monkeypatch.setenv("CORESTEER_STATE_DIR", str(tmp_path / "state"))
+
+    async def command() -> str:
+        assert await asyncio.to_thread(main, ["enrolment-token"]) == 0  # without the options of `serve`
+        return capsys.readouterr().out.strip()
+
+    ensure_certificate(tmp_path, ["127.0.0.1"])
+    files = {name: tmp_path / file for name, file in later.items()}
+    for settings in ({"tls": "auto"}, files, {"tls": "auto"}):
+        async with running_backend(database_url, state_dir=tmp_path / "state", **settings) as backend:
+            ca = tmp_path / "state/tls/ca.pem" if "tls" in settings else tmp_path / "ca.pem"
+            given, _ = await token(backend, ca)
+            status = (await trusting(backend.anonymous(), ca).get("/ca.pem")).status_code
+            named = ["." in each for each in (given, await command())]
+            assert (named, status) == (([True, True], 200) if "tls" in settings else ([False, False], 404))
+
+
 async def test_a_backend_without_an_authority_says_so(backend: Backend) -> None:
     answer = await backend.anonymous().get("/ca.pem")
     assert answer.status_code == 404

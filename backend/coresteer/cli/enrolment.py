@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
+from coresteer.http_server.tls import as_served
+
 if TYPE_CHECKING:
     from coresteer.config import Config
     from coresteer.db import Database
@@ -70,6 +72,7 @@ async def run(database: "Database", arguments: argparse.Namespace, address: str,
     from coresteer.gateway.enrolment_schemas import EnrolmentTokenCreate  # noqa: PLC0415 - as above
     from coresteer.nodes.service import find_node_by_name  # noqa: PLC0415 - as above
 
+    config = as_served(config)
     async with database.session() as session:
         if arguments.command == "readmit":
             node = await find_node_by_name(session, arguments.node)

@@ -18,6 +18,7 @@ from coresteer.accounts import unprivileged_accounts
 from coresteer.cli.program import program_for
 from coresteer.config import Config, is_loopback
 from coresteer.extras import LOCAL
+from coresteer.http_server.tls import note_authority
 from coresteer.listen import listening_socket
 from coresteer.paths import API
 from coresteer.postgres import EmbeddedPostgres, PostgresError
@@ -165,6 +166,7 @@ async def up(config: Config, say: PrintLine) -> int:
     children: list[Child] = []
     with only_one(config.state_dir, config.public_address):
         listening_socket(config).close()
+        note_authority(config)  # the backend's account may not write there
         work = asyncio.create_task(_start_all(config, children, say))
         stopped = asyncio.create_task(stop.wait())
         try:

@@ -62,8 +62,8 @@ async def revoke_enrolment_token(by: Admin, token_id: RowId, session: Session) -
 async def certificate_authority(request: Request) -> PlainTextResponse:
     """Return the installation's own certificate authority; agents compare its fingerprint with that of their token."""
     config: Config = request.app.state.config
-    if config.tls_cert is not None or not config.ca_path.exists():
-        raise NotFound("This installation has no certificate authority of its own; `coresteer serve --tls auto` has.")
+    if config.tls != "auto":
+        raise NotFound("This backend has no certificate authority of its own; `coresteer serve --tls auto` has.")
     return PlainTextResponse(config.ca_path.read_text(), media_type="application/x-pem-file")
 
 

@@ -1,6 +1,7 @@
 """The HTTP server: uvicorn, with connections accepted within limits and TLS handshakes that count among them."""
 
 import asyncio
+import ipaddress
 import logging
 import resource
 import socket
@@ -13,7 +14,7 @@ from starlette.types import ASGIApp
 from coresteer.config import Config
 from coresteer.http_server.limits import MAX_WAIT_S, ConnectionLimits, Peer
 from coresteer.http_server.protocol import BoundedHttp, BoundedWebSocket
-from coresteer.http_server.tls import tls_context
+from coresteer.http_server.tls import note_authority, tls_context
 from coresteer.listen import ListenError
 from coresteer.origin import network_of
 from coresteer.systemd import notify_ready
@@ -50,9 +51,16 @@ def _uvicorn_config(app: ASGIApp, config: Config) -> uvicorn.Config:
         # without a proxy, any local process could evade the login limit by claiming addresses
         proxy_headers=config.public_url is not None
         and (not config.uses_tls or "trusted_proxies" in config.model_fields_set),
-        forwarded_allow_ips=config.trusted_proxies,
+        forwarded_allow_ips=_trusted_networks(config),
         timeout_graceful_shutdown=2,
     )
+
+
+def _trusted_networks(config: Config) -> list[str]:
+    """Return the networks of the proxies, those of IPv4 also as a socket on :: shows them (::ffff:10.0.0.5)."""
+    networks = [ipaddress.ip_network(each.strip()) for each in config.trusted_proxies.split(",")]
+    mapped = [f"::ffff:{each.network_address}/{96 + each.prefixlen}" for each in networks if each.version == 4]
+    return [*map(str, networks), *mapped]
 
 
 class Server(uvicorn.Server):
@@ -63,6 +71,7 @@ class Server(uvicorn.Server):
         self._coresteer_config = config
         self._listener = listener
         self._tls = tls_context(config)
+        note_authority(config)
         self._limits = ConnectionLimits(_allow_files() - _RESERVED_FILES)
         self._opening: set[asyncio.Task[None]] = set()
         self._displaced = 0

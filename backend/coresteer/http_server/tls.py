@@ -2,6 +2,8 @@
 
 import socket
 import ssl
+from contextlib import suppress
+from pathlib import Path
 
 from coresteer.config import Config
 from coresteer.listen import ListenError
@@ -30,6 +32,24 @@ def tls_context(config: Config) -> ssl.SSLContext | None:
             ) from None
         context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def note_authority(config: Config) -> None:
+    """Note beside the private authority whether the backend serves with it, for commands (`as_served`)."""
+    with suppress(OSError):  # under `coresteer up` as root, which has noted it, the backend's account may not
+        if config.tls == "auto":
+            _unused(config).unlink(missing_ok=True)
+        elif config.ca_path.exists():
+            _unused(config).touch()
+
+
+def as_served(config: Config) -> Config:
+    """Return a command's configuration, with `--tls auto` if the last backend may have been started with it."""
+    return config if config.uses_tls or _unused(config).exists() else config.model_copy(update={"tls": "auto"})
+
+
+def _unused(config: Config) -> Path:
+    return config.ca_path.with_name("unused")
 
 
 def _load_certificate(context: ssl.SSLContext, config: Config) -> None:
