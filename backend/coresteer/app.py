@@ -32,7 +32,7 @@ from coresteer.auth.rate_limit import LoginRateLimit
 from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.auth.trust import TrustWatch
 from coresteer.background import cancel
-from coresteer.bus import Bus
+from coresteer.bus import Bus, NodeEvent
 from coresteer.change_windows.endpoints import router as change_windows_router
 from coresteer.changes import reports as change_reports
 from coresteer.changes.context import ChangeContext
@@ -206,7 +206,7 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
     )
     app.state.proof = ProofContext(
         app.state.policies,
-        publisher.schedule,
+        lambda node_id: bus.publish(NodeEvent(node_id)),
         in_use,
         config.chunk_seconds,
         timedelta(days=config.rollup_retention_days),

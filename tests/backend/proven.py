@@ -31,11 +31,11 @@ BLOCK_S = 600
 
 
 def minute(start_ms: int, *, busy: int, megabytes: int) -> Rollup:
-    """A minute with the busy share of all CPUs in units of 0.5 %, and the megabytes received."""
+    """A minute with the busy share of all CPUs in units of 0.5 %, and the megabytes received, also by a bridge."""
     means = np.zeros((len(CPU_SHARES), CPUS), np.uint8)
     means[CPU_SHARES.index("busy")] = busy
     means[CPU_SHARES.index("softirq")] = busy // 2
-    netdevs = {"eno1": [megabytes * 10**6, 0, 1000, 0, 0, 0, 0, 0]}
+    netdevs = {name: [megabytes * 10**6, 0, 1000, 0, 0, 0, 0, 0] for name in ("br0", "eno1")}
     amounts: dict[str, float] = {"rtt_p99_us": 200, "dropped": 0}
     return Rollup(start_ms, start_ms + 60_000, 1, 60, 60.0, CPUS, means, means, netdevs, amounts)
 

@@ -175,6 +175,7 @@ async def test_a_stage_is_compared_with_the_time_before_a_node_of_it_could_enfor
         return str((await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=3)), 201))["id"])
 
     monkeypatch.setattr(_WindowReader, "read", read)
+    await backend.app.state.rollout_monitor.stop()  # only the test's takes stages
     closed = None if interrupted else await close()
     request = {"version": 1, "canary": 1, "batch": 1, "wait_s": 600}
     begun = await asked(one.operator, f"/api/v1/policies/{policy['id']}/rollouts", request, 201)
@@ -191,6 +192,7 @@ async def test_a_stage_is_compared_with_the_time_before_a_node_of_it_could_enfor
     assert again["stage_at"] > begun["stage_at"]
     await monitor.check(datetime.now(UTC) + timedelta(hours=1))
     assert before[-1] == datetime.fromisoformat((begun if interrupted else again)["stage_at"])
+    backend.app.state.rollout_monitor.start()
 
 
 async def test_a_rollout_that_no_window_is_long_enough_for_is_refused(

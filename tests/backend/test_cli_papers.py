@@ -90,8 +90,8 @@ def test_a_value_without_a_change_is_judged_by_itself(
 def test_a_study_reproduces_a_direction_only_if_every_cell_has_it() -> None:
     change = Estimate(-0.21, -0.22, -0.20)
     found = [
-        judge(figure("fig4-response"), Measured(source="", change=change, cells=(cells, 24))).verdict
-        for cells in (24, 23)
+        judge(figure("fig4-response"), Measured(source="", change=change, cells=(cells, 12))).verdict
+        for cells in (12, 11)
     ]
     assert found == [R, N]
 

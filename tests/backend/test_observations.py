@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
+from sqlalchemy import text
 from tests.backend.conftest import Backend, Client
 from tests.backend.fake_agent import FakeAgent, enrolled, tell
 from tests.backend.telemetry_data import machine
@@ -177,6 +178,21 @@ async def test_an_observation_is_complete_once_the_samples_of_its_two_minutes_ar
     assert [one is not None and one["is_complete"] for one in changes] == [True, False]
     so_far = await observed.get(waits)
     assert (so_far["is_complete"], so_far["missing"]) == (False, "")
+
+
+async def test_the_clock_of_a_node_that_is_connected_to_another_backend_is_known_from_the_database(
+    observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = timedelta(seconds=40)
+    at = observed.applied_at - ahead
+    change_id = await observed.change(created_at=at, applied_at=at)
+    monkeypatch.setattr(observed.backend.app.state.registry.get(observed.node_id), "clock_skew_ms", None)
+    async with observed.backend.database.session() as session:
+        skew = {"skew": ahead.total_seconds() * 1000, "node": observed.node_id}
+        await session.execute(text("UPDATE node SET clock_skew_ms = :skew WHERE id = :node"), skew)
+    figures = {(one["metric"], one["subject"]): one for one in (await observed.get(change_id))["figures"]}  # type: ignore[attr-defined]
+    target = figures["cpu_busy_percent", f"cpu:{TARGET}"]
+    assert target["after"] == 90 and target["before"] < 60
 
 
 async def test_changes_without_a_comparison_say_why(observed: Observed) -> None:

@@ -42,6 +42,17 @@ async def test_an_episode_is_held_out_measured_and_counted(proven: Proven) -> No
     assert all(len(block.parts) == 10 for block in blocks)
 
 
+async def test_traffic_counts_once_on_a_node_that_is_connected_to_another_backend(
+    proven: Proven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proven.context.policies.registry.get(proven.node_id), "physical", None)
+    row = await proven.compared()
+    async with proven.node.backend.database.session() as session:
+        blocks = (await session.scalars(select(ProofBlockRow).where(ProofBlockRow.episode_id == row.id))).all()
+    megabit_per_s = 100 * 8 / 60
+    assert [block.figures["rx_bit_per_s"] / 1e6 for block in blocks] == pytest.approx([megabit_per_s] * 2)
+
+
 @pytest.mark.parametrize("in_holdout", [True, False])
 async def test_a_drift_is_recorded_with_an_episode_and_does_not_exclude_it(proven: Proven, in_holdout: bool) -> None:
     row = await proven.episode()

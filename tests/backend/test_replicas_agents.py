@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from tests.backend.conftest import Backend, running_backend
 from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node
 from tests.backend.fake_agent import FakeAgent, enrolled, now_ms
@@ -17,6 +18,9 @@ from tests.support.polling import PATIENCE_S, poll_async
 
 from coresteer.bus import NodeEvent, PoliciesEvent
 from coresteer.policies.rollout_monitor import RolloutMonitor
+from coresteer.policies.tables import RolloutRow
+from coresteer.telemetry.repository import to_unix_ms
+from coresteer_core.node.rates import NetdevCounts
 from coresteer_core.protocol import CloseCode
 
 
@@ -90,6 +94,29 @@ async def test_an_agent_that_connects_elsewhere_replaces_its_connection_and_the_
             assert await cursor.fetchall() == [(pair.second.app.state.membership.id, "s2")]
 
 
+async def test_a_report_that_waited_for_the_database_does_not_replace_that_of_a_later_connection(pair: Pair) -> None:
+    moved = await enrolled(pair.first.database, pair.first.url, "moved-meanwhile")
+    stayed = await enrolled(pair.first.database, pair.first.url, "stayed")
+    again = FakeAgent(pair.second.url, moved.key, moved.node_id, stream="s2")
+    viewer = await pair.second.client("viewer")
+
+    async def stored(agent: FakeAgent) -> str | None:
+        kernel: str | None = (await viewer.get(f"/api/v1/nodes/{agent.node_id}")).json()["kernel"]
+        return kernel
+
+    waiting = pair.first.app.state.agents.recorder
+    await waiting.stop()  # as while its database is away
+    async with asyncio.timeout(PATIENCE_S):
+        for agent, kernel in ((moved, "6.1"), (stayed, "6.1"), (again, "6.12")):
+            await agent.connect()
+            await agent.greet(kernel=kernel)
+            await agent.websocket.close()
+        await poll_async(lambda: stored(again))
+        waiting.start()
+        await poll_async(lambda: stored(stayed))  # in the same transaction
+    assert await stored(moved) == "6.12"
+
+
 async def test_events_reach_the_other_backend_by_their_ids(pair: Pair) -> None:
     async with policy_node(pair.first) as node:
         with pair.second.app.state.bus.subscribe() as events:
@@ -102,6 +129,15 @@ async def test_events_reach_the_other_backend_by_their_ids(pair: Pair) -> None:
                     wanted.discard(event)
                     if not wanted:
                         break
+
+
+async def test_the_proof_of_policies_has_a_node_of_another_backend_sent_its_policies(pair: Pair) -> None:
+    async with policy_node(pair.second) as node:
+        with pair.second.app.state.bus.subscribe() as events:
+            pair.first.app.state.proof.publish(node.agent.node_id)
+            async with asyncio.timeout(PATIENCE_S):
+                while await anext(events) != NodeEvent(node.agent.node_id):
+                    pass
 
 
 @pytest.mark.slow("two backends and an experiment of 24 runs")
@@ -140,6 +176,57 @@ async def test_a_guardrail_holds_on_nodes_of_a_backend_that_does_not_lead(pair: 
         rollout = (await there.operator.get(f"/api/v1/rollouts/{rollout_id}")).json()
         assert rollout["state"] == "rolled_back"
         assert f"On {there.name} the dropped packets per second was 70" in rollout["sentence"]
+
+
+async def _ended_stage(rollout_id: int, pair: Pair) -> datetime:
+    """Let the only stage of a rollout have ended 5 s ago; return now."""
+    now = datetime.now(UTC)
+    async with pair.first.database.session() as session:
+        row = await session.get_one(RolloutRow, rollout_id)
+        row.begun_at = row.stage_at = now - timedelta(seconds=row.wait_s + 5)
+    return now
+
+
+async def test_a_stage_waits_until_samples_of_nodes_of_other_backends_are_stored(pair: Pair) -> None:
+    async with policy_node(pair.second) as there:
+        await _until_known(pair.first, there.agent, connected=True)
+        rollout_id = await _rollout_of([there], uuid4().hex[:8], wait_s=60)
+        now = await _ended_stage(rollout_id, pair)
+        await pair.first.app.state.rollout_monitor.check(now)
+        rollout = (await there.operator.get(f"/api/v1/rollouts/{rollout_id}")).json()
+        assert rollout["state"] == "canary"
+        behind_s, count = 30, 4 * 60
+        counts = [NetdevCounts(netdev, 10**8, 0, 10**5, 0, 0, 0, 0, 0) for netdev in ("br0", "eno1")]
+        ends_ms = to_unix_ms(now) - 1000 * behind_s
+        await there.show(
+            [
+                replace(there.hot(seq, round(ends_ms - 1000 * (count - seq))), netdevs=counts)
+                for seq in range(1, count + 2)
+            ]
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            await there.agent.until_acked(count)
+        async with pair.first.database.pool.connection() as connection:
+            values = (-1000 * behind_s, there.agent.node_id)
+            await connection.execute("UPDATE node SET clock_skew_ms = %s WHERE id = %s", values)
+        await pair.first.app.state.rollout_monitor.check(now)
+        rollout = (await there.operator.get(f"/api/v1/rollouts/{rollout_id}")).json()
+        assert rollout["state"] == "done"
+        (cost,) = [one for one in rollout["evidence"][0]["figures"] if one["metric"] == "cpu_s_per_gbit"]
+        cores = (0.05 * 7 + 1) / 0.8  # at 0.8 Gbit/s by the NIC; a bridge counts the same packets again
+        assert (cost["before"], cost["after"]) == (pytest.approx(cores), pytest.approx(cores))
+
+
+async def test_a_stage_does_not_wait_for_ever_for_samples_of_nodes_of_other_backends(pair: Pair) -> None:
+    async with policy_node(pair.second) as there:
+        await _until_known(pair.first, there.agent, connected=True)
+        rollout_id = await _rollout_of([there], uuid4().hex[:8], wait_s=60)
+        now = await _ended_stage(rollout_id, pair)
+        for waited_s, state in ((80, "canary"), (90, "done")):
+            await pair.first.app.state.rollout_monitor.check(now + timedelta(seconds=waited_s))
+            rollout = (await there.operator.get(f"/api/v1/rollouts/{rollout_id}")).json()
+            assert rollout["state"] == state
+        assert rollout["evidence"][0]["basis"] == "none"
 
 
 async def test_no_rollout_is_rolled_back_when_a_backend_stops_and_its_agents_connect_to_another(pair: Pair) -> None:

@@ -67,7 +67,7 @@ async def test_the_page_has_the_figures_of_the_paper_and_every_cell(backend: Bac
     assert bars == [8] * 6 + [8 * 5] * 6, "a bar for each scheme and v, in five parts"
     for chart in charts:
         ElementTree.fromstring(chart)  # noqa: S314 - our own
-    assert "Reproduced in all 24 cells. Largest change here: −10.0 %. The paper&#39;s: −21.4 %." in page
+    assert "Reproduced in all 12 cells. Largest change here: −10.0 %. The paper&#39;s: −21.4 %." in page
     assert all(f"“{fact.label}” doubled" in page for fact in describe(SPEC.parameters) if fact.name in SENSITIVE)
     assert "No trace was used." in page
     assert "50 µs" in page
@@ -76,7 +76,7 @@ async def test_the_page_has_the_figures_of_the_paper_and_every_cell(backend: Bac
 async def test_the_korean_page_has_no_english_sentence(backend: Backend, study: int) -> None:
     address = f"/api/v1/simulations/{study}/report?language=ko"
     page = (await (await backend.client("viewer")).get(address)).text
-    assert "셀 24개 모두에서 재현되었다. 이 연구의 가장 큰 변화: −10.0%. 논문의 변화: −21.4%." in page
+    assert "셀 12개 모두에서 재현되었다. 이 연구의 가장 큰 변화: −10.0%. 논문의 변화: −21.4%." in page
     words = re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
     assert not re.findall(r"\b(?:the|of|and|cells?|seeds?|time|reordering)\b", words, re.IGNORECASE)
 

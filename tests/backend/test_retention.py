@@ -1,3 +1,4 @@
+import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -55,6 +56,12 @@ def test_what_is_dropped(hours_ago: tuple[int, ...], most_bytes: int, dropped: d
     assert found == {_chunks(ago)[0]: why for ago, why in dropped.items()}
 
 
+def test_no_rollup_is_dropped_for_the_bytes_of_samples_that_are_too_old() -> None:
+    expired, rollup = _chunks(24 * 8)[0], partitions.partition_of("telemetry_minute", NOW - 300 * DAY_MS)
+    found = surplus_partitions({rollup: 100, expired: 100}, NOW, retain_ms=KEEP, most_bytes=100)
+    assert found == {expired: "age"}
+
+
 async def test_partitions_are_made_ahead_found_with_their_size_and_dropped_with_an_audit_entry(
     database: Database,
 ) -> None:
@@ -95,6 +102,18 @@ CONTROL = {
     *("replica", "lease", "node_presence", "telemetry_hour_due"),
 }
 """Tables of what is in force and who may act: no history."""
+
+
+async def test_backends_may_make_the_same_partition_at_the_same_time(database: Database) -> None:
+    new = partitions.partition_of("telemetry_chunk", NOW + 30 * DAY_MS)
+
+    async def make() -> None:
+        async with database.pool.connection() as connection:
+            await partitions.create_partitions(connection, {new})
+
+    await asyncio.gather(*(make() for _ in range(4)))
+    async with database.pool.connection() as connection:
+        assert new in await partitions.partition_sizes(connection)
 
 
 async def test_every_table_is_history_that_counts_toward_the_budget_or_control_data(database: Database) -> None:

@@ -103,7 +103,7 @@ async def test_agents_send_the_newest_samples_of_a_stage_before_they_are_read(mo
     context = SimpleNamespace(interest=SimpleNamespace(refresh=refresh))
     reader = _WindowReader(context, ProofSettings(), {}, {1: "a", 2: "b"})  # type: ignore[arg-type]  # has what is used
     minute = timedelta(minutes=1)
-    assert len(await reader.read([1, 2, 3], (AT - 2 * minute, AT - minute), (AT - minute, AT))) == 2
+    assert len(await reader.read(reader.chosen([1, 2, 3]), (AT - 2 * minute, AT - minute), (AT - minute, AT))) == 2
     assert sorted(happened[:2]) == [("asked", 1), ("asked", 2)]
     assert {what for what, _ in happened[2:]} == {"read"}
 

@@ -123,11 +123,12 @@ def test_a_study_has_the_same_jobs_for_all_schemes_and_judges_every_statement() 
     messages = {(each.cell.imbalance, each.seed): each.result.messages for each in runs}
     assert all(messages[each.cell.imbalance, each.seed] == each.result.messages for each in runs)
     verdicts = judge(spec, runs)
-    assert [verdict.of for verdict in verdicts] == [4, 2, 2, 4, 4]
+    assert [verdict.of for verdict in verdicts] == [2, 1, 1, 2, 4]
     assert {verdict.sentence for verdict in verdicts} == {"Not judged: 3 of the 10 seeds that a verdict needs."}
     assert all(len(verdict.effects) == verdict.of for verdict in verdicts)
 
 
+NOT_EXAMINED = "Not examined: the study has no cell that it is about."
 ONE_CELL = StudySpec(patterns=(Pattern.ALL_TO_ALL,), job_types=(JobType.SWL3,), imbalances=(0.5,))
 
 
@@ -156,7 +157,7 @@ def test_a_statement_is_reproduced_where_the_interval_has_its_sign(with_reorderi
     verdicts = judge(spec, runs_of({("SB", 0.5): [1.0] * 10, ("SB+RO", 0.5): with_reordering}))
     assert verdicts[0].sentence == sentence
     assert verdicts[0].is_reproduced is (None if len(with_reordering) < 10 else "Not" not in sentence)
-    assert verdicts[2].sentence == "Not examined: the study has no cell that it is about."
+    assert verdicts[2].sentence == NOT_EXAMINED
     assert [each.statement for each in verdicts] == list(STATEMENTS)
 
 
@@ -173,9 +174,25 @@ def test_a_statement_about_two_imbalances_compares_only_these() -> None:
     assert (verdict.sentence, verdict.best) == ("Reproduced in its only cell.", 1.0)
 
 
+@pytest.mark.parametrize(
+    ("imbalances", "sentence", "best", "of"),
+    [((0.0, 0.5, 1.5), "Reproduced in its only cell.", -0.5, 1), ((1.5,), NOT_EXAMINED, None, 0)],
+)
+def test_the_statements_about_figure_4_are_about_its_imbalance_only(
+    imbalances: tuple[float, ...], sentence: str, best: float | None, of: int
+) -> None:
+    spec = replace(ONE_CELL, schemes=("SB", "SB+RO"), imbalances=imbalances)
+    reordered_s = {0.0: 2.0, 0.5: 0.5, 1.5: 0.25}
+    plain = runs_of({("SB", v): [1.0] * 10 for v in imbalances})
+    reordered = runs_of({("SB+RO", v): [reordered_s[v]] * 10 for v in imbalances})
+    response, *others, _ = judge(spec, plain + reordered)
+    assert (response.sentence, response.best) == (sentence, best)
+    assert [verdict.of for verdict in others] == [of, 0, of]
+
+
 def test_one_cell_with_too_few_seeds_leaves_a_statement_unjudged_with_its_changes() -> None:
-    spec = replace(ONE_CELL, schemes=("SB", "SB+RO"), imbalances=(0.5, 1.5))
-    pairs = {("SB", 0.5): [1.0] * 10, ("SB+RO", 0.5): [0.8] * 10, ("SB", 1.5): [1.0] * 10, ("SB+RO", 1.5): [0.7] * 4}
+    spec = replace(ONE_CELL, schemes=("SB", "SB+RO", "PB", "PB+RO"))
+    pairs = {("SB", 0.5): [1.0] * 10, ("SB+RO", 0.5): [0.8] * 10, ("PB", 0.5): [1.0] * 10, ("PB+RO", 0.5): [0.7] * 4}
     verdict = judge(spec, runs_of(pairs))[0]
     assert (verdict.is_reproduced, verdict.seeds, verdict.of) == (None, 4, 2)
     assert [each.change for each in verdict.effects] == pytest.approx([-0.2, -0.3])

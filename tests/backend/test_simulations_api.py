@@ -2,18 +2,21 @@
 
 import asyncio
 import gzip
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from threading import Event
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 from tests.backend.conftest import Backend, Client, running_backend
-from tests.support.polling import poll_async
+from tests.support.polling import PATIENCE_S, poll_async
 
 from coresteer.db import Database
 from coresteer.simulation.results import Result
 from coresteer.simulation.runner import INTERRUPTED, worker_count
-from coresteer.simulation.study import StudySpec
+from coresteer.simulation.study import Run, StudySpec, cells_of
 from coresteer.simulation.swf import MAX_BYTES
 from coresteer.simulation.tables import SimulationRow, SimulationRunRow
 
@@ -29,6 +32,19 @@ ENDLESS = TINY | {"seeds": 100, "parameters": {"nodes": 16, "mean_run_s": 3600.0
 LOG = "; Note: the given submit\n;   times are actually start times\n" + "\n".join(
     f"{number} {number * 10} -1 {30 + number} {2 ** (number % 4)} -1 -1 -1 -1" for number in range(1, 21)
 )
+
+FULL = """
+CREATE SEQUENCE refused_update;
+CREATE FUNCTION fail_as_on_a_full_disk() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+  IF TG_OP = 'INSERT' OR nextval('refused_update') = 1 THEN
+    RAISE EXCEPTION 'could not extend file "base/1/2": No space left on device' USING ERRCODE = 'disk_full';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER full_disk BEFORE INSERT ON simulation_run FOR EACH ROW EXECUTE FUNCTION fail_as_on_a_full_disk();
+CREATE TRIGGER full_disk BEFORE UPDATE ON simulation FOR EACH ROW EXECUTE FUNCTION fail_as_on_a_full_disk();
+"""
+FREED = "DROP FUNCTION fail_as_on_a_full_disk CASCADE; DROP SEQUENCE refused_update"
 
 
 @pytest.fixture(autouse=True)
@@ -153,6 +169,32 @@ async def test_a_trace_that_is_not_usable_is_refused(backend: Backend, data: byt
     refused = await (await backend.client("operator")).request("PUT", "/api/v1/simulation-traces/log.swf", data=data)
     assert refused.status_code == status
     assert sentence in refused.json()["detail"]
+
+
+async def test_a_study_whose_runs_cannot_be_stored_has_failed_and_terminates_its_workers(
+    backend: Backend, owner_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminated = Event()
+
+    def one_run(spec: StudySpec, *_: object, nice: int, stop: Event) -> Iterator[Run]:
+        yield Run(cells_of(spec)[0], 1, Result(1, 1, 1, 1, 1, 1, 1, 1, 1, 1))
+        stop.wait()
+        terminated.set()
+
+    monkeypatch.setattr("coresteer.simulation.runner.run_study", one_run)
+    client = await backend.client("operator")
+    async with await psycopg.AsyncConnection.connect(owner_url, autocommit=True) as owner:
+        await owner.execute(FULL)
+        study = (await client.post("/api/v1/simulations", {"spec": TINY})).json()["id"]
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                found = await ended(client, study)
+        finally:
+            await client.post(f"/api/v1/simulations/{study}/cancel")
+            await owner.execute(FREED)
+    reason = 'could not extend file "base/1/2": No space left on device'
+    assert (found["state"], found["sentence"]) == ("failed", f"A run could not be stored: {reason}.")
+    assert await asyncio.to_thread(terminated.wait, PATIENCE_S)
 
 
 async def test_a_study_that_the_backend_left_running_has_failed_and_keeps_its_runs(

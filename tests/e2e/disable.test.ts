@@ -82,7 +82,7 @@ test("disabling it states nodes and settings, and shows when all are restored", 
   await page.setViewportSize({ width: 390, height: 844 });
   await page.getByRole("region", { name: "State" }).getByRole("button", { name: "Disable" }).click();
   await expect.poll(() => figure("Settings to restore")).toBeGreaterThan(10);
-  expect(await figure("Connected nodes")).toBe(NODES);
+  expect(await figure("Nodes connected now")).toBe(NODES);
   expect(await figure("Disconnected nodes")).toBe(0);
   expect(await figure("Changed by others")).toBe(0);
   const button = page.getByRole("button", { name: `Disable on ${NODES} nodes` });

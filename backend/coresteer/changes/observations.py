@@ -30,6 +30,7 @@ from coresteer.db import Database
 from coresteer.errors import Conflict
 from coresteer.nodes.service import DEFAULT_INTERVAL_S
 from coresteer.presence.registry import NodeRegistry
+from coresteer.presence.stored import clock_skew_ms
 from coresteer.telemetry.chunks import encode
 from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks, read_span
 from coresteer.telemetry.repository import to_unix_ms
@@ -106,7 +107,7 @@ class Observer:
             touched = await self._touched(session, row)
             end = _end(row)
             others = await repository.count_applied(session, row, row.created_at - _WINDOW, min(end, now))
-        at = self._moments(row, min(end, now))
+        at = await self._moments(row, min(end, now))
         # the hour before the first of the two windows' ends, and a sample's length
         span = TimeRange(at.began_ms - (HISTORY_S + 1) * 1000, at.end_ms)
         is_complete = now >= end and await self._has_samples(row, now)
@@ -129,9 +130,9 @@ class Observer:
             view = None
         return touched_by(msgspec.convert(row.plan, Plan), view)
 
-    def _moments(self, row: ChangeRow, end: datetime) -> Moments:
+    async def _moments(self, row: ChangeRow, end: datetime) -> Moments:
         """Return when the change happened, by the node's clock. The row's change is applied."""
-        skew_ms = self._registry.get(row.node_id).clock_skew_ms or 0.0
+        skew_ms = await clock_skew_ms(self._database, self._registry, row.node_id)
         applied = row.applied_at or row.created_at
         return Moments(*(to_unix_ms(time) + skew_ms for time in (row.created_at, applied, max(applied, end))))
 
@@ -140,7 +141,7 @@ class Observer:
         if _is_late(row, now):
             return True
         found = await read_span(self._source(row))
-        return found is not None and found.end >= self._moments(row, _end(row)).end_ms
+        return found is not None and found.end >= (await self._moments(row, _end(row))).end_ms
 
     def _source(self, row: ChangeRow) -> TelemetrySource:
         return TelemetrySource(self._database, self._ingest, row.node_id, DEFAULT_INTERVAL_S)

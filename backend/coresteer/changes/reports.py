@@ -169,6 +169,7 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
             row.ended_at = at
             row.ended_by = message.ended_by
             if state is ChangeState.CONFIRMED:
+                row.deadline_at = None
                 row.applied_at = row.applied_at or _applied_at(row, at)
     result = "failed" if message.state is ChangeState.FAILED else "ok"
     audit(session, row, "agent", _ACTIONS[message.state], result=result, detail={"sentence": message.sentence})

@@ -17,6 +17,7 @@ from coresteer.changes.validation import view_of_node
 from coresteer.db import Database
 from coresteer.errors import Conflict, NotFound
 from coresteer.presence.registry import NodeRegistry
+from coresteer.presence.stored import clock_skew_ms
 from coresteer.telemetry.repository import to_unix_ms
 from coresteer.telemetry.service import Ingest
 from coresteer_core.node.load import mean_load
@@ -100,7 +101,7 @@ class Suggester:
         rates = await last_minute(self._database, self._ingest, node_id)
         if written_at is not None:
             since_s = (utc_now() - written_at).total_seconds()
-            written_ms = to_unix_ms(written_at) + (self._registry.get(node_id).clock_skew_ms or 0.0)
+            written_ms = to_unix_ms(written_at) + await clock_skew_ms(self._database, self._registry, node_id)
             if since_s < _SETTLED_S or (rates and rates[-1].time_ms < written_ms + 1000 * _SETTLED_S):
                 left = max(1, math.ceil(_SETTLED_S - since_s))
                 nothing = Suggestions([], f"Measuring after the last change, {left} s left.", 0.0)

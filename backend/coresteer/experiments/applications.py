@@ -12,6 +12,7 @@ from coresteer.errors import is_database_unavailable
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.session_state import ActiveRun, SessionState
 from coresteer.experiments.spec import Spec
+from coresteer.presence.stored import clock_skew_ms
 from coresteer_core.changes.guardrail import Guardrail, Strikes
 from coresteer_core.experiments.model import RunResult
 
@@ -36,7 +37,7 @@ class Applications:
         """Return the readings of a run's application metrics, by metric."""
         if not self._names:
             return {}
-        skew_ms = self._context.registry.get(self._state.node_id).clock_skew_ms or 0.0
+        skew_ms = await clock_skew_ms(self._context.database, self._context.registry, self._state.node_id)
         start = datetime.fromtimestamp((measured.started_ms - skew_ms) / 1000, UTC)
         readings = await self._read(self._names, start, start + timedelta(seconds=measured.duration_s))
         return {f"{PREFIX}{name}": each for name, each in readings.items()}

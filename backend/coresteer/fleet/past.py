@@ -13,6 +13,7 @@ from coresteer.fleet.figures import HEALTH_CODES, FleetNode, FleetValues, empty_
 from coresteer.fleet.query import SUMMED
 from coresteer.fleet.schemas import FleetSeries
 from coresteer.presence.registry import NodeRegistry
+from coresteer.presence.stored import physical_netdevs
 from coresteer.telemetry import repository
 from coresteer.telemetry.history import TimeRange, checked_ms
 from coresteer.telemetry.repository import from_unix_ms
@@ -61,7 +62,9 @@ class FleetPast:
             found: dict[int, _Of] = {}
             for first in range(0, len(node_ids), _PAGE):
                 page = node_ids[first : first + _PAGE]
-                found |= await _figures(self, page, resolution, start_ms, await _physical(self, page))
+                found |= await _figures(
+                    self, page, resolution, start_ms, await physical_netdevs(self.database, self.registry, page)
+                )
             self.kept.pop(key, None)
             self.kept[key] = _Kept(time.monotonic() + (_KEPT_S if is_complete else _KEPT_UNFINISHED_S), found)
             for oldest in list(self.kept)[:-_MOMENTS_KEPT]:
@@ -117,7 +120,7 @@ async def read_series(past: FleetPast, span: TimeRange, points: int) -> FleetSer
     totals = []
     async with _busy:
         pages = [node_ids[first : first + _PAGE] for first in range(0, len(node_ids), _PAGE)]
-        physical = [await _physical(past, page) for page in pages]
+        physical = [await physical_netdevs(past.database, past.registry, page) for page in pages]
         for start in starts:
             total = _Total()
             for page, known in zip(pages, physical, strict=True):
@@ -162,22 +165,6 @@ async def _node_ids(database: Database) -> list[int]:
     async with database.pool.connection() as connection:
         cursor = await connection.execute("SELECT id FROM node ORDER BY id")
         return [node_id for (node_id,) in await cursor.fetchall()]
-
-
-async def _physical(past: FleetPast, node_ids: Sequence[int]) -> dict[int, frozenset[str]]:
-    """Return the nodes' network devices that are hardware; without nodes that have not reported them."""
-    known = {node_id: past.registry.get(node_id).physical for node_id in node_ids}
-    async with past.database.pool.connection() as connection:
-        cursor = await connection.execute(
-            """
-            SELECT id, coalesce(array_agg(nic->>'name') FILTER (WHERE nic->>'virtual' = 'false'), '{}')
-            FROM node LEFT JOIN jsonb_array_elements(inventory->'netdevs') AS nic ON nic->>'name' <> 'lo'
-            WHERE id = ANY(%s) AND jsonb_typeof(inventory->'netdevs') = 'array' GROUP BY id
-            """,
-            ([node_id for node_id, names in known.items() if names is None],),
-        )
-        stored = {node_id: frozenset(names) for node_id, names in await cursor.fetchall()}
-    return {node_id: names for node_id, names in known.items() if names is not None} | stored
 
 
 async def _figures(

@@ -220,7 +220,8 @@ class _AgentConnection:
             state.begin(hello, epoch)
             self._correction_ms = state.clock_correction_ms = correction_of(hello.time_ms, now_ms())
             if may_store(s, identity.node_id, encode(hello)):
-                s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
+                hello = msgspec.structs.replace(hello, simulated=identity.simulated)
+                s.recorder.record(identity.node_id, epoch, hello)
             self._expected_seq = max(buffer.acked_seq + 1, hello.first_seq)
             position = (identity.node_id, buffer.acked_seq, buffer.rejected)
             block_s = s.ingest.block_s(hello.features)
@@ -354,9 +355,9 @@ class _AgentConnection:
                 await self._services.runner.handle_message(node_id, message)
             case InventoryMessage(inventory):
                 state.set_inventory(inventory)
-                await store_report(self._services, node_id, message, frame)
+                await store_report(self._services, node_id, self.epoch, message, frame)
             case _:
-                await store_report(self._services, node_id, message, frame)
+                await store_report(self._services, node_id, self.epoch, message, frame)
         show(self._services, node_id, state, message, len(frame))
         if isinstance(message, FlowsMessage):
             self._services.snapshots.add_flows(node_id, message.time_ms, state.packed_flows)

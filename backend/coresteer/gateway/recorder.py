@@ -46,9 +46,10 @@ class Recorder:
         """Stop storing; agents report everything again when they reconnect."""
         await cancel(self._tasks)
 
-    def record(self, node_id: int, message: Hello | Topology | Inventory | NicKnowledge) -> None:
-        """Queue a validated report of the node to be stored."""
-        report = self._queue.setdefault(node_id, NodeReport())
+    def record(self, node_id: int, epoch: int, message: Hello | Topology | Inventory | NicKnowledge) -> None:
+        """Queue a validated report of the node to be stored. epoch: of the connection that it came by."""
+        report = self._queue.setdefault(node_id, NodeReport(epoch))
+        report.epoch = max(report.epoch, epoch)
         encoded = msgspec.json.encode(message)
         match message:
             case Hello():
@@ -79,7 +80,7 @@ class Recorder:
                     if not is_database_unavailable(error):
                         log.exception("Storing reports of some nodes failed; retrying.")
                     for node_id, report in batch.items():
-                        self._queue[node_id] = report.merged_with(self._queue.get(node_id, NodeReport()))
+                        self._queue[node_id] = report.merged_with(self._queue.get(node_id, NodeReport(report.epoch)))
                     await asyncio.sleep(_RETRY_S)
             await asyncio.sleep(_PAUSE_S)
 
@@ -95,7 +96,7 @@ class Recorder:
                 log.error("The database rejected a report of node %d: %s", *batch, error)
             return
         for node_id, report in batch.items():
-            if report != NodeReport(learned=report.learned):
+            if report != NodeReport(report.epoch, learned=report.learned):
                 self._bus.publish(NodeEvent(node_id))
             if report.topology or report.inventory or report.learned:
                 self._bus.publish(InventoryEvent(node_id))

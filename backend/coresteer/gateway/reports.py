@@ -24,8 +24,11 @@ def may_store(context: GatewayContext, node_id: int, frame: bytes) -> bool:
     return context.quotas.admit(Peer("node", node_id), Stored.REPORTS, stored_size(frame))
 
 
-async def store_report(context: GatewayContext, node_id: int, message: ToBackend, frame: bytes) -> None:
-    """Store a validated report, or drop it if it exceeds the node's quota. Raises Refused for one that is too large."""
+async def store_report(context: GatewayContext, node_id: int, epoch: int, message: ToBackend, frame: bytes) -> None:
+    """Store a validated report that came by the connection with this epoch, or drop it if it exceeds the node's quota.
+
+    Raises Refused for one that is too large.
+    """
     if len(frame) > MAX_REPORT_BYTES and isinstance(message, ChangeMessage | DecisionMessage | ExperimentMessage):
         kind = type(message).__name__.removesuffix("Message")
         raise Refused(CloseCode.TOO_LARGE, f"{kind}: {len(frame)} bytes exceed the limit of {MAX_REPORT_BYTES}.")
@@ -33,10 +36,10 @@ async def store_report(context: GatewayContext, node_id: int, message: ToBackend
         return
     match message:
         case TopologyMessage(state) | InventoryMessage(state):
-            context.recorder.record(node_id, state)
+            context.recorder.record(node_id, epoch, state)
             context.snapshots.add_snapshot(node_id, state)
         case LearnedMessage(learned):
-            context.recorder.record(node_id, learned)
+            context.recorder.record(node_id, epoch, learned)
         case ChangeMessage():
             await context.record_change_report(node_id, message)
         case StoppedMessage():

@@ -217,8 +217,12 @@ async def replace_key(session: AsyncSession, presented: bytes, replacement: byte
 
 @dataclass
 class NodeReport:
-    """Columns of a node to update from its agent's reports; None leaves a column unchanged. JSON as bytes."""
+    """Columns of a node to update from its agent's reports; None leaves a column unchanged. JSON as bytes.
 
+    epoch: of the latest connection that reported.
+    """
+
+    epoch: int
     hello: bytes | None = None
     topology: bytes | None = None
     inventory: bytes | None = None
@@ -237,7 +241,7 @@ class NodeReport:
 
 
 async def store_reports(connection: AsyncConnection[TupleRow], reports: Mapping[int, NodeReport]) -> None:
-    """Update nodes with their agents' latest reports."""
+    """Update nodes with their agents' latest reports, except nodes that have connected again since, to any replica."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """
@@ -248,13 +252,13 @@ async def store_reports(connection: AsyncConnection[TupleRow], reports: Mapping[
                 packages = coalesce(%s::int, packages), numa_nodes = coalesce(%s::int, numa_nodes),
                 drivers = coalesce(%s::text[], drivers), netdevs = coalesce(%s::jsonb, netdevs),
                 changed_settings = coalesce(%s::int, changed_settings), last_seen_at = now()
-            WHERE id = %s
+            WHERE id = %s AND NOT EXISTS (SELECT FROM node_presence WHERE node_id = node.id AND epoch > %s)
             """,
             [
                 (
                     *(None if raw is None else raw.decode() for raw in (t.hello, t.topology, t.inventory, t.learned)),
                     *(t.cpus, t.packages, t.numa_nodes, t.drivers),
-                    *(None if t.netdevs is None else t.netdevs.decode(), t.changed_settings, node_id),
+                    *(None if t.netdevs is None else t.netdevs.decode(), t.changed_settings, node_id, t.epoch),
                 )
                 for node_id, t in sorted(reports.items())
             ],

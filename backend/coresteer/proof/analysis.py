@@ -14,6 +14,7 @@ from coresteer.application_metrics.service import find_declared
 from coresteer.errors import is_database_unavailable
 from coresteer.policies.application_figures import with_applications
 from coresteer.policies.schemas import PolicyBody
+from coresteer.presence.stored import physical_netdevs
 from coresteer.proof import findings, repository, sums_repository
 from coresteer.proof.candidates import Candidates
 from coresteer.proof.context import ProofContext
@@ -217,11 +218,13 @@ class Analysis:
         """Return both blocks of an episode, and the block's length before them, from the roll-ups stored so far."""
         skew, margin = facts.skew, timedelta(minutes=1)
         before = row.started_at - timedelta(seconds=row.block_s)
-        async with self._context.policies.database.pool.connection() as connection:
+        policies = self._context.policies
+        async with policies.database.pool.connection() as connection:
             rollups = await telemetry.read_rollups(
                 connection, "telemetry_minute", facts.node_id, before + skew - margin, end_of(row) + skew + margin
             )
-        counted = netdevs_counted(self._context.policies.registry.get(facts.node_id).physical)
+        physical = await physical_netdevs(policies.database, policies.registry, [facts.node_id])
+        counted = netdevs_counted(physical.get(facts.node_id))
 
         def figures(chosen: Sequence[Rollup]) -> BlockFigures:
             return block_figures(chosen, body.proof.own_metrics, counted)

@@ -12,8 +12,8 @@ from coresteer.policies.publisher import NodesInUse
 class ProofContext:
     """The parts of the application that the proof of policies uses.
 
-    publish: sends a node its policies. chunk_s: seconds of samples in a chunk; its oldest one is
-    stored up to 45 s later, with the block that completes it. keep: how long single episodes are kept.
+    publish: sends a node its policies, wherever it is connected. chunk_s: seconds of samples in a chunk; its oldest
+    one is stored up to 45 s later, with the block that completes it. keep: how long single episodes are kept.
     """
 
     policies: PolicyContext

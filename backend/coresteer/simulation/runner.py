@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.background import cancel, repeat
 from coresteer.db import Database
-from coresteer.errors import is_database_unavailable
+from coresteer.errors import database_error_message, is_database_unavailable
 from coresteer.replicas.membership import Membership
 from coresteer.simulation import repository
 from coresteer.simulation.jobs import TraceJob
@@ -122,6 +122,11 @@ class SimulationRunner:
                 number += 1
                 await self._store(simulation_id, number, item)
             await working
+        except Exception as error:
+            log.exception("Storing a run of study %d failed.", simulation_id)
+            stop.set()
+            sentence = f"A run could not be stored: {database_error_message(error)}."
+            return await self._end(simulation_id, SimulationState.FAILED, sentence)
         finally:
             await cancel([watch])
         if stop.is_set():  # service has ended it, unless its transaction failed
@@ -147,7 +152,12 @@ class SimulationRunner:
         async def write(session: AsyncSession) -> None:
             await repository.end(session, simulation_id, state, sentence, now)
 
-        await self._write(write)
+        while True:  # only this backend ends its study
+            try:
+                return await self._write(write)
+            except Exception:
+                log.exception("Ending study %d failed; retrying.", simulation_id)
+            await asyncio.sleep(_RETRY_S)
 
     async def _write(self, write: Callable[[AsyncSession], Awaitable[None]]) -> None:
         """Write in a transaction; retry until the database answers."""

@@ -94,6 +94,8 @@ STATEMENTS = (
     _stated("fig5-imbalance", "response time", _ALL, by_imbalance=True),
 )
 """Figures 4 and 5. The reductions at v = 1.5 are printed as “??%” in the paper."""
+_IMBALANCE, _HIGHER_IMBALANCE = 0.5, 1.5
+"""v of figure 4, and the other one of figure 5."""
 
 
 def judge(spec: StudySpec, runs: Sequence[Run]) -> list[Verdict]:
@@ -115,9 +117,10 @@ def _against(statement: Statement, cell: Cell) -> Cell | None:
     """Return the cell that a statement compares a cell with, None if it is not about it."""
     if cell.scheme not in statement.schemes:
         return None
-    if not statement.by_imbalance:
-        return Cell(cell.scheme.removesuffix("+RO"), cell.pattern, cell.job_type, cell.imbalance)
-    return Cell(cell.scheme, cell.pattern, cell.job_type, 0.5) if cell.imbalance == 1.5 else None
+    if cell.imbalance != (_HIGHER_IMBALANCE if statement.by_imbalance else _IMBALANCE):
+        return None
+    scheme = cell.scheme if statement.by_imbalance else cell.scheme.removesuffix("+RO")
+    return Cell(scheme, cell.pattern, cell.job_type, _IMBALANCE)
 
 
 def _verdict(statement: Statement, by_cell: dict[Cell, dict[int, Result]]) -> Verdict:

@@ -66,6 +66,8 @@ async def create_partitions(connection: Connection, partitions: Iterable[Partiti
     Rows are for the next transaction: in one, Citus takes nothing from the backend's role after the owner's function.
     """
     await connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
+    # of two that create one at the same time, CREATE TABLE IF NOT EXISTS of the second fails
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtext('coresteer.partition'))")
     for partition in partitions:
         await connection.execute(
             "SELECT create_partition(%s, %s, %s, %s)",
@@ -117,18 +119,13 @@ def surplus_partitions(
 
     A partition whose range has not ended is never dropped.
     """
-    drop: dict[Partition, str] = {}
-    total = sum(present.values())
-    for partition in sorted(present, key=lambda p: (p.end_ms, p.table)):
-        if partition.end_ms > now_ms:
-            continue
-        if partition.end_ms <= now_ms - retain_ms[partition.table]:
-            drop[partition] = "age"
-        elif total > most_bytes:
+    ended = sorted((p for p in present if p.end_ms <= now_ms), key=lambda p: (p.end_ms, p.table))
+    drop = {p: "age" for p in ended if p.end_ms <= now_ms - retain_ms[p.table]}
+    total = sum(size for partition, size in present.items() if partition not in drop)
+    for partition in ended:
+        if total > most_bytes and partition not in drop:
             drop[partition] = "bytes"
-        else:
-            continue
-        total -= present[partition]
+            total -= present[partition]
     return drop
 
 

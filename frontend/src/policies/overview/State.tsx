@@ -157,7 +157,7 @@ function Disabling({ policy, overview }: { policy: Policy; overview: Overview | 
       </p>
       <Numbers
         rows={[
-          ["Connected nodes", ending?.now],
+          ["Nodes connected now", ending?.now],
           ["Disconnected nodes, on reconnect", ending?.later],
           ["Settings to restore", ending?.settings],
           ["Changed by others, skipped", ending?.foreign],
