@@ -1,7 +1,6 @@
 """Drills: the built-in database is lost, or must return to a moment, and is restored from its backup."""
 
 import asyncio
-import json
 import os
 import re
 import shutil
@@ -26,7 +25,6 @@ from coresteer.postgres.backup import (
     BackupError,
     Restored,
     _prune,
-    _Timeline,
     archive_settings,
     back_up,
     backups,
@@ -164,56 +162,11 @@ def at(minute: int) -> datetime:
 
 
 def stored_backup(folder: Path, minute: int, *, timeline: int, first: str) -> Backup:
-    """What a backup says of itself: when and in which timeline it ended, and its first segment."""
+    """What a backup says of itself: when it ended, and its timeline and first segment."""
     stored = folder / "backups/base" / at(minute).strftime("%Y-%m-%dT%H-%M-%SZ")
     stored.mkdir(parents=True)
     (stored / "backup_label").write_text(f"START WAL LOCATION: 0/{first}000028 (file {timeline:08X}{first:0>16})\n")
-    ranges = [{"Timeline": timeline, "Start-LSN": f"0/{first}000028", "End-LSN": f"0/{first}000120"}]
-    (stored / "backup_manifest").write_text(json.dumps({"WAL-Ranges": ranges}))
     return Backup(stored, at(minute))
-
-
-@pytest.mark.parametrize(
-    ("recoveries", "made", "present", "to", "timeline"),
-    [
-        # recoveries: timelines and when they began; made: minutes of backups and their timelines
-        ({}, {0: 1}, 1, at(5), 1),
-        ({}, {0: 1}, 1, None, 1),
-        ({2: 10}, {0: 1}, 2, at(5), 1),
-        ({2: 10}, {0: 1}, 2, at(15), 2),
-        ({2: 10, 3: 20}, {0: 1}, 3, at(15), 2),
-        ({2: 10, 3: 20}, {0: 1}, 3, None, 3),
-        ({2: 10, 3: 20}, {0: 1}, None, at(15), 2),
-        ({2: 10, 3: 20}, {0: 1}, None, None, 3),
-        # timeline 2 was given up, and the server went on in timeline 1
-        ({2: 10}, {0: 1}, 1, at(15), 1),
-        ({2: 10}, {0: 1, 11: 2}, 1, at(15), 1),
-        ({2: 10}, {0: 1, 12: 1}, None, at(15), 1),
-        ({2: 10}, {0: 1, 12: 1}, None, None, 1),
-        ({2: 10, 3: 20}, {0: 1, 12: 1}, 3, at(15), 1),
-    ],
-)
-def test_a_moment_belongs_to_the_timeline_in_which_the_server_ran_then(
-    folder: Path,
-    *,
-    recoveries: dict[int, int],
-    made: dict[int, int],
-    present: int | None,
-    to: datetime | None,
-    timeline: int,
-) -> None:
-    archive, present_log = folder / "backups/wal", folder / "state/pg_wal"
-    for log in (archive, present_log):
-        log.mkdir(parents=True)
-    for number, minute in recoveries.items():
-        for log, began in ((archive, at(minute)), (present_log, at(50))):  # a recovery fetches histories anew
-            history = log / f"{number:08X}.history"
-            history.write_text("1\t0/2000100\tat a moment\n")
-            os.utime(history, (began.timestamp(), began.timestamp()))
-    if present is not None:
-        (present_log / f"{present:08X}0000000000000007").touch()
-    stored = [stored_backup(folder, minute, timeline=number, first="2") for minute, number in made.items()]
-    assert _Timeline.of((archive, present_log), stored, to).number == timeline
 
 
 async def test_a_moment_that_cannot_be_restored_leaves_the_data_as_they_are(folder: Path) -> None:

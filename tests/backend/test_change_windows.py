@@ -195,6 +195,26 @@ async def test_a_stage_is_compared_with_the_time_before_a_node_of_it_could_enfor
     backend.app.state.rollout_monitor.start()
 
 
+async def test_a_stage_whose_time_is_over_does_not_begin_anew_when_a_window_closes(
+    backend: Backend, admin: Client, node: tuple[str, PolicyNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_samples_yet(*_: object) -> None:
+        return None
+
+    label, one = node
+    policy = await created(one, one.body(selector={"labels": {"pool": label}}, mode="enforce"))
+    monitor = RolloutMonitor(backend.app.state.policies)
+    monkeypatch.setattr(rollout_monitor, "measure_stage", no_samples_yet)
+    await backend.app.state.rollout_monitor.stop()  # only the test's takes stages
+    request = {"version": 1, "canary": 1, "batch": 1, "wait_s": 600}
+    begun = await asked(one.operator, f"/api/v1/policies/{policy['id']}/rollouts", request, 201)
+    await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=3)), 201)
+    await monitor.check(datetime.now(UTC) + timedelta(minutes=11))
+    waiting = (await one.operator.get(f"/api/v1/rollouts/{begun['id']}")).json()
+    assert (waiting["sentence"], waiting["stage_at"]) == (begun["sentence"], begun["stage_at"])
+    backend.app.state.rollout_monitor.start()
+
+
 async def test_a_rollout_that_no_window_is_long_enough_for_is_refused(
     admin: Client, node: tuple[str, PolicyNode]
 ) -> None:

@@ -4,7 +4,6 @@ import errno
 import os
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from coresteer_agent.collect.files import read_bytes, read_file
@@ -53,11 +52,20 @@ def move_to_shares(root: Path, pid: int, shares: dict[int, float]) -> Iterator[C
     maps = parse_numa_maps(read_file(root, path), path)
     surplus = _surplus({node: size // _PAGE for node, size in maps.bytes_by_node.items()}, shares)
     calls = own_pages(root, pid, maps)
-    while _most_missing(surplus) is not None and (step := list(islice(calls, STEP_CALLS))):
+    while _most_missing(surplus) is not None and (step := _next_step(calls)):
         failed: Counter[int] = Counter()
         for size, addresses in step:
             failed.update(_move_surplus(pid, size, addresses, surplus))
         yield failed
+
+
+def _next_step(calls: Iterator[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
+    """Return the next calls until they cover as many pages as STEP_CALLS full ones."""
+    step, pages = list[tuple[int, list[int]]](), 0
+    while pages < STEP_CALLS * _CALL_PAGES and (call := next(calls, None)) is not None:
+        step.append(call)
+        pages += max(call[0], _CALL_PAGES)
+    return step
 
 
 def _move_surplus(pid: int, size: int, addresses: list[int], surplus: dict[int, int]) -> list[int]:

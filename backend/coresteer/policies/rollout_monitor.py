@@ -93,6 +93,9 @@ class RolloutMonitor:
     async def _check_one(
         self, seen: RolloutRow, now: datetime, *, stopped: frozenset[int], closed: frozenset[int]
     ) -> None:
+        if _is_due(seen, now) and not seen.sentence.startswith(rollouts.WAITS):
+            # its time was over before a window closed, while samples of its nodes are awaited
+            closed -= frozenset(seen.stages[seen.stage])
         is_measured = _is_due(seen, now) and closed.isdisjoint(seen.stages[seen.stage])
         # before the rows are locked, because it takes a while
         evidence = await measure_stage(self._context, seen, now) if is_measured else None

@@ -79,23 +79,19 @@ class _Timeline:
     forks: Mapping[int, tuple[int, ...]]
 
     @classmethod
-    def of(cls, logs: Sequence[Path], made: Sequence[Backup], to: datetime | None) -> "_Timeline":
-        """Return the timeline of a moment, or that of the present data: of the last recovery or backup by then.
+    def of(cls, logs: Sequence[Path], to: datetime | None) -> "_Timeline":
+        """Return the timeline of a moment by the histories in folders of write-ahead logs, or that of the present data.
 
-        logs: folders of write-ahead logs with histories, which say when recoveries began; the present data's last. A
-        timeline may be newer than theirs: of a recovery that was given up.
+        logs: the present data's last. Another timeline may be newer than theirs: of a recovery that was given up.
         """
-        # the archive's last: a later recovery fetches them from there, and they get its time
-        histories = {int(each.stem, 16): each for folder in reversed(logs) for each in folder.glob("*.history")}
-        known = [(each.stat().st_mtime, number) for number, each in histories.items()]
-        known += [(each.ended.timestamp(), _end(each)[0]) for each in made]
-        segments = [each.name for each in logs[-1].glob("*") if _SEGMENT.fullmatch(each.name)]
-        present = int(max(segments)[:8], 16) if segments else None
-        if to is None and present is not None:
-            number = present
-        else:
-            by_then = [each for each in known if to is None or each[0] <= to.timestamp()]
-            number = max((each for each in by_then if present is None or each[1] <= present), default=(0, 1))[1]
+        histories = {
+            int(each.stem, 16): each
+            for folder in logs
+            for each in folder.glob("*.history")
+            if to is None or each.stat().st_mtime <= to.timestamp()
+        }
+        present = [each.name for each in logs[-1].glob("*") if _SEGMENT.fullmatch(each.name)] if to is None else []
+        number = int(max(present)[:8], 16) if present else max(histories, default=1)
         if number not in histories:
             return cls(number, {})
         lines = [line.split("\t") for line in histories[number].read_text().splitlines()]
@@ -103,14 +99,9 @@ class _Timeline:
 
     def contains(self, backup: Backup) -> bool:
         """Return whether a backup ended in this timeline, or in an ancestor before its fork."""
-        timeline, position = _end(backup)
-        return timeline == self.number or position <= self.forks.get(timeline, ())
-
-
-def _end(backup: Backup) -> tuple[int, tuple[int, ...]]:
-    """Return the timeline and the position in the write-ahead log at which a backup ended."""
-    last = json.loads((backup.folder / "backup_manifest").read_bytes())["WAL-Ranges"][-1]
-    return last["Timeline"], _position(last["End-LSN"])
+        last = json.loads((backup.folder / "backup_manifest").read_bytes())["WAL-Ranges"][-1]
+        timeline = last["Timeline"]
+        return timeline == self.number or _position(last["End-LSN"]) <= self.forks.get(timeline, ())
 
 
 def _position(lsn: str) -> tuple[int, ...]:
@@ -209,9 +200,8 @@ async def restore_backup(state_dir: Path, folder: Path, pg_bin: Path | None, to:
     restored = data.with_name("data.restored")
     # after an interrupted recovery the last data are where that one has put them
     *_, present = [*former_data(data.parent), *([data] if data.exists() else [])] or [data]
-    made = backups(folder)
-    timeline = _Timeline.of((_archive(folder), present / "pg_wal"), made, to)
-    usable = [each for each in made if (to is None or each.ended <= to) and timeline.contains(each)]
+    timeline = _Timeline.of((_archive(folder), present / "pg_wal"), to)
+    usable = [each for each in backups(folder) if (to is None or each.ended <= to) and timeline.contains(each)]
     if not usable:
         raise BackupError(_no_backup(folder, to))
     await asyncio.to_thread(_copy_backup, usable[-1].folder, present / "pg_wal", restored, account)

@@ -88,7 +88,9 @@ class HourlyRollups:
         start, end = from_unix_ms(hour), from_unix_ms(hour + HOUR_MS)
         async with self._database.connection() as connection:
             node_ids = await repository.nodes_to_roll_up(connection, start)
-            if node_ids:
+        if node_ids:
+            # in another transaction: what holds a lock on telemetry_minute must not wait for who creates partitions
+            async with self._database.connection() as connection:
                 await partitions.create_partitions(connection, [partitions.partition_of("telemetry_hour", hour)])
         for first in range(0, len(node_ids), _NODES_A_TRANSACTION):
             await self._make_nodes(node_ids[first : first + _NODES_A_TRANSACTION], start, end)
