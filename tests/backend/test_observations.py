@@ -106,7 +106,7 @@ async def observed(backend: Backend) -> AsyncIterator[Observed]:
 
 async def test_the_figures_of_an_interrupt_its_cpus_and_the_node_are_compared(observed: Observed) -> None:
     found = await observed.get(await observed.change())
-    figures = {(one["metric"], one["subject"]): one for one in found["figures"]}  # type: ignore[attr-defined]
+    figures = {(one["metric"], one["subject"]): one for one in found["figures"]}  # type: ignore[attr-defined]  # parsed JSON
     subjects = {subject for _, subject in figures}
     assert {f"cpu:{observed.home}", f"cpu:{TARGET}", f"irq:{IRQ}", "nic:eth0", ""} <= subjects
     target = figures["cpu_busy_percent", f"cpu:{TARGET}"]
@@ -190,7 +190,7 @@ async def test_the_clock_of_a_node_that_is_connected_to_another_backend_is_known
     async with observed.backend.database.session() as session:
         skew = {"skew": ahead.total_seconds() * 1000, "node": observed.node_id}
         await session.execute(text("UPDATE node SET clock_skew_ms = :skew WHERE id = :node"), skew)
-    figures = {(one["metric"], one["subject"]): one for one in (await observed.get(change_id))["figures"]}  # type: ignore[attr-defined]
+    figures = {(one["metric"], one["subject"]): one for one in (await observed.get(change_id))["figures"]}  # type: ignore[attr-defined]  # parsed JSON
     target = figures["cpu_busy_percent", f"cpu:{TARGET}"]
     assert target["after"] == 90 and target["before"] < 60
 

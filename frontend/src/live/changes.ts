@@ -50,7 +50,7 @@ function merge(change: Change, endMissed: boolean): void {
   const open = queryClient.getQueryData(openChangesQuery.queryKey)?.changes ?? [];
   if ([...open, ...ended].some((other) => isOlder(change, other))) return;
   list(change);
-  // The answer to a request that is under way may be from before this change.
+  // A pending request may answer with the state before this change.
   const request = queryClient.getQueryCache().find({ queryKey: openChangesQuery.queryKey });
   if (request?.state.fetchStatus !== "idle") request?.promise?.then(() => list(change)).catch(() => undefined);
   // Ended changes are also sent later, with their observation.

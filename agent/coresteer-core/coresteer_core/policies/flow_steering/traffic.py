@@ -176,7 +176,7 @@ class Traffic:
         self._spread = {
             name: tuple(cpu for nic in nics for cpu in self.queues[nic].values()) for name, nics in self._nics.items()
         }
-        """By such a netdev, the CPUs that poll the queues of its NICs, over which its packets are taken to spread."""
+        """By such a netdev, the CPUs that poll the queues of its NICs. Its packets count as spread evenly over them."""
         bytes_at: dict[int, float] = defaultdict(float)
         held = {(rule.pid, rule.started_ticks) for rule in memory.rules.values()}
         self.consumers: list[Consumer] = []
