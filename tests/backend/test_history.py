@@ -181,6 +181,27 @@ async def test_lines_have_gaps_where_nothing_is_known(past: Past, viewer: Client
     assert all(0.3 < value < 0.7 for value in values["agent_cpu_percent"] if value)
 
 
+async def test_lines_have_no_gap_where_samples_follow_each_other(slow: Backend, viewer: Client) -> None:
+    agent = await enrolled(slow.database, slow.url, "uneven")
+    first_ms = now_ms() - 20_000
+    ends_s = [1.0, 2.0, 3.48, 4.5, 5.52, 9.5, 10.3]  # no middle from 4 to 5, and one sample of four seconds
+    uneven = []
+    for rates, begun_s, ended_s in zip(machine(len(ends_s), cpus=CPUS, irqs=10), [0.0, *ends_s], ends_s, strict=False):
+        lasted_s = ended_s - begun_s
+        counters = rates.counters | {"rx_bytes_l3": round(1000 * lasted_s)}
+        timed = replace(rates, time_ms=first_ms + round(1000 * ended_s), duration_s=lasted_s, counters=counters)
+        uneven.append(replace(timed, irq_counts=np.full(len(timed.irq_ids or b"") // 4, 100, "<u4").tobytes()))
+    async with asyncio.timeout(PATIENCE_S), agent:
+        await tell(slow.app.state.bus, agent, *map(RatesMessage, uneven))
+        past = Past(agent, uneven)
+        past.start, past.end = first_ms, first_ms + 10_000
+        lines = (await viewer.get(past.path("series?metric=rx_bytes_l3_per_s&points=100&"))).json()
+        interrupts = (await viewer.get(past.path("interrupts?points=100&"))).json()
+    assert lines["step_ms"] == 1000
+    assert lines["values"]["rx_bytes_l3_per_s"] == pytest.approx([1000] * 10, abs=1)
+    assert all(None not in line for line in interrupts["values"].values())
+
+
 async def test_series_of_minutes_add_up_to_those_of_samples(past: Past, viewer: Client) -> None:
     path = past.path("series?metric=interrupts_per_s&points=600&", start=past.end - 10 * HOUR_MS)
     answer = (await viewer.get(path)).json()

@@ -10,6 +10,7 @@ from coresteer.telemetry.history import TelemetrySource, TimeRange, by_minutes, 
 from coresteer.telemetry.repository import to_unix_ms
 from coresteer.telemetry.rollup import unpack_shares
 from coresteer.telemetry.schemas import Resolution
+from coresteer.telemetry.steps import filled_steps
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES
 
 MAGIC = b"CSH1"
@@ -73,19 +74,9 @@ async def _share_of_rollups(source: TelemetrySource, share: str, span: TimeRange
 def max_pool(values: U8, starts: F64, ends: F64, columns: int) -> U8:
     """Return CPUs × columns from CPUs × intervals that begin and end at fractions of a column.
 
-    An interval fills the column of its middle and every column whose middle lies in it: consecutive intervals leave no
-    gap, and no interval is lost. Of several intervals in a column the maximum is returned.
+    Of several intervals in a column (see filled_steps()) the maximum is returned.
     """
-    middle = np.floor((starts + ends) / 2).astype(np.int64)
-    first = np.minimum(np.ceil(starts - 0.5).astype(np.int64), middle)
-    last = np.maximum(np.ceil(ends - 0.5).astype(np.int64) - 1, middle)
-    first, last = np.maximum(first, 0), np.minimum(last, columns - 1)
-    repeats = np.maximum(last - first + 1, 0)
-    interval = np.repeat(np.arange(len(starts)), repeats)
-    offset = np.arange(len(interval)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    column = first[interval] + offset
-    order = np.argsort(column, kind="stable")
-    column, interval = column[order], interval[order]
+    column, interval = filled_steps(starts, ends, columns)
     pooled = np.full((values.shape[0], columns), ABSENT_SHARE, np.uint8)
     if len(column):
         used, begins = np.unique(column, return_index=True)

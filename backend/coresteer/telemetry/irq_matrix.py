@@ -12,6 +12,7 @@ from coresteer.telemetry import chunks
 from coresteer.telemetry.byte_columns import F64
 from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks
 from coresteer.telemetry.schemas import Series
+from coresteer.telemetry.steps import filled_steps
 from coresteer_core.node.rates import FIRST_LABEL_ID, decode_irq_id
 
 _MOST_ROWS = 16
@@ -87,10 +88,12 @@ async def read_irq_series(source: TelemetrySource, span: TimeRange, points: int)
     seconds = np.zeros(count)
     lines: dict[int, list[int]] = defaultdict(lambda: [0] * count)
     async for cells in _read_cells(source, span):
-        step = np.minimum(np.floor((cells.middles - span.start) / width).astype(np.int64), count - 1)
-        np.add.at(seconds, step, cells.seconds)
+        reach = cells.seconds * 500
+        starts, ends = ((at - span.start) / width for at in (cells.middles - reach, cells.middles + reach))
+        step, interval = filled_steps(starts, ends, count)
+        np.add.at(seconds, step, cells.seconds[interval])
         for position in np.unique(step).tolist():
-            sums = cells.counts[:, step == position].sum(axis=1, dtype=np.int64)
+            sums = cells.counts[:, interval[step == position]].sum(axis=1, dtype=np.int64)
             for irq_id, total in zip(cells.ids.tolist(), sums.tolist(), strict=True):
                 lines[irq_id][position] += total
     numbered = [irq_id for irq_id in lines if irq_id < FIRST_LABEL_ID]

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from coresteer.telemetry import chunks
 from coresteer.telemetry.byte_columns import F64
 from coresteer.telemetry.history import TelemetrySource, TimeRange, by_minutes, read_chunks, read_rollups
 from coresteer.telemetry.schemas import Resolution, Series
+from coresteer.telemetry.steps import Positions, filled_steps
 from coresteer_core.metrics import HISTORY_METRICS
 from coresteer_core.metrics import Source as MetricSource
 from coresteer_core.node.metric_values import SCALAR_READERS, Counted, netdevs_counted
@@ -28,31 +28,30 @@ async def read_series(
     """Return values over time for each of the metrics of HISTORY, at most `points` steps.
 
     Traffic is netdev's, or the sum of the physical ones (all but lo where those are unknown). Rates are averages over
-    the step, levels such as round-trip times its maximum.
+    the step, levels such as round-trip times its maximum; of the samples or roll-ups that fill it (filled_steps()).
     """
     counted = netdevs_counted(physical if netdev is None else frozenset({netdev}))
     sources = {name: read_from for name in metrics if (read_from := HISTORY_METRICS[name].source) is not None}
     read = _lines_of_samples if span.resolution is Resolution.SAMPLE else _lines_of_rollups
-    times, table = await read(source, sources, span, counted)
-    if (minutes := await by_minutes(source, span, times.tolist())) is not None:
+    starts, ends, table = await read(source, sources, span, counted)
+    if (minutes := await by_minutes(source, span, starts.tolist())) is not None:
         span = minutes
-        times, table = await _lines_of_rollups(source, sources, span, counted)
+        starts, ends, table = await _lines_of_rollups(source, sources, span, counted)
     count = span.steps(points, source.interval_s)
     width = (span.end - span.start) / count
-    step = np.floor((times - span.start) / width).astype(np.int64)
-    inside = (step >= 0) & (step < count)
+    step, interval = filled_steps((starts - span.start) / width, (ends - span.start) / width, count)
     return Series(
         resolution=span.resolution,
         step_ms=width,
         times_ms=[span.start + position * width for position in range(count)],
         values={
-            name: _pooled(name, step[inside], seconds[inside], amounts[inside], count)
+            name: _pooled(name, step, seconds[interval], amounts[interval], count)
             for name, (seconds, amounts) in table.items()
         },
     )
 
 
-def _pooled(name: str, step: npt.NDArray[np.int64], seconds: F64, amounts: F64, count: int) -> list[float | None]:
+def _pooled(name: str, step: Positions, seconds: F64, amounts: F64, count: int) -> list[float | None]:
     """Return a metric's value in each step, None where no amount is known."""
     metric = HISTORY_METRICS[name]
     known = ~np.isnan(amounts)
@@ -69,11 +68,11 @@ def _pooled(name: str, step: npt.NDArray[np.int64], seconds: F64, amounts: F64, 
 
 async def _lines_of_rollups(
     source: TelemetrySource, metrics: dict[str, MetricSource], span: TimeRange, counted: Counted
-) -> tuple[F64, dict[str, tuple[F64, F64]]]:
-    """Return middles and, for each metric, its duration and amount in every roll-up; NaN for an unknown amount."""
+) -> tuple[F64, F64, dict[str, tuple[F64, F64]]]:
+    """Return starts, ends and, for each metric, its duration and amount in every roll-up; NaN for an unknown amount."""
     found = await read_rollups(source, span)
-    times = np.array([(r.start_ms + r.end_ms) / 2 for r in found], np.float64)
-    return times, {
+    starts, ends = _floats([r.start_ms for r in found]), _floats([r.end_ms for r in found])
+    return starts, ends, {
         name: (_floats([r.known_s(one.field) for r in found]), _floats([r.amount(one, counted) for r in found]))
         for name, one in metrics.items()
     }
@@ -81,8 +80,8 @@ async def _lines_of_rollups(
 
 async def _lines_of_samples(
     source: TelemetrySource, metrics: dict[str, MetricSource], span: TimeRange, counted: Counted
-) -> tuple[F64, dict[str, tuple[F64, F64]]]:
-    """Return middles and, for each metric, the duration and amount of every sample; NaN for an unknown amount."""
+) -> tuple[F64, F64, dict[str, tuple[F64, F64]]]:
+    """Return starts, ends and, for each metric, the duration and amount of every sample; NaN for an unknown amount."""
     rows, unstored = await read_chunks(source, span, ["netdevs"])
     ends, seconds = [np.empty(0)], [np.empty(0)]
     lines: dict[str, list[F64]] = {name: [np.empty(0)] for name in metrics}
@@ -100,9 +99,9 @@ async def _lines_of_samples(
     seconds.append(np.array([rates.duration_s for rates in unstored], np.float64))
     for name, metric in metrics.items():
         lines[name].append(_floats([_amount_of_rates(metric, rates, counted) for rates in unstored]))
-    durations = np.concatenate(seconds)
+    durations, all_ends = np.concatenate(seconds), np.concatenate(ends)
     joined = {name: (durations, np.concatenate(parts)) for name, parts in lines.items()}
-    return np.concatenate(ends) - durations * 500, joined
+    return all_ends - durations * 1000, all_ends, joined
 
 
 def _traffic(netdevs: bytes | None, samples: int, absent: list[int], counted: Counted) -> F64:
