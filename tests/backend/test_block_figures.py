@@ -24,9 +24,9 @@ def rollup(
     packets: int = 1000,
     amounts: dict[str, float] | None = None,
 ) -> Rollup:
-    """A roll-up with the busy share of each CPU in units of 0.5 %."""
+    """A roll-up with the busy share of each CPU in units of 0.5 %, all in user space."""
     means = np.zeros((len(CPU_SHARES), CPUS), np.uint8)
-    means[CPU_SHARES.index("busy")] = busy
+    means[[CPU_SHARES.index("busy"), CPU_SHARES.index("user")]] = busy
     netdevs = {"eth0": [megabytes * 10**6, 0, packets, 0, 0, 0, 0, 0], "lo": [10**12, 0, 0, 0, 0, 0, 0, 0]}
     end_ms = int(start_ms + 1000 * seconds)
     return Rollup(start_ms, end_ms, 1, 60, seconds, CPUS, means, means, netdevs, amounts or {})
@@ -62,9 +62,16 @@ def test_a_share_of_time_is_weighted_by_time_and_a_level_too() -> None:
         ({"pages_moved": 120.0}, "pages_moved_per_s", 2.0),
         ({"dropped": 6.0, "dropped_known_s": 15.0}, "softnet_dropped_per_s", 0.4),
         ({"interrupts": 500.0, "interrupts_known_s": 30.0}, "packets_per_interrupt", 1.0),
-        ({"cpu_busy_s": 6.0, "cpu_busy_s_known_s": 30.0}, "cpu_busy_percent", 20.0),
-        ({"cpu_busy_s": 6.0, "cpu_busy_s_known_s": 30.0}, "cpu_s_per_gbit", 15.0),
+        ({"cpu_user_s": 6.0, "cpu_user_s_known_s": 30.0}, "cpu_busy_percent", 20.0),
+        ({"cpu_user_s": 6.0, "cpu_user_s_known_s": 30.0}, "cpu_s_per_gbit", 15.0),
         ({"netdevs_known_s": 30.0}, "packets_per_s", 1000 / 30),
+        ({"rtt_p50_us": 5000.0, "rtt_p50_us_integral": 12_000.0}, "rtt_p50_us", 200.0),
+        (
+            {"rtt_p50_us": 5000.0, "rtt_p50_us_integral": 6000.0, "rtt_p50_us_integral_known_s": 30.0},
+            "rtt_p50_us",
+            200.0,
+        ),
+        ({"rtt_p50_us": 5000.0}, "rtt_p50_us", 5000.0),
     ],
 )
 def test_metrics_that_are_formulas_and_rates(amounts: dict[str, float], metric: str, value: float) -> None:
@@ -116,9 +123,25 @@ def test_a_difference_changes_its_sign_with_the_coin(busy: tuple[int, int], mega
 
 
 def test_the_cpu_time_of_cpus_that_are_almost_idle_counts() -> None:
-    idle = rollup(busy=0, megabytes=1000, amounts={"cpu_busy_s": 0.24})  # 0.2 % of each, rounded to 0
+    idle = rollup(busy=0, megabytes=1000, amounts={"cpu_user_s": 0.24})  # 0.2 % of each, rounded to 0
     assert figures(idle).sums["cpu_s_per_gbit"].value == pytest.approx(0.24 / 8)
     assert figures(idle).sums["cpu_busy_percent"].value == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param({"busy": 30.0, "user": 12.0, "system": 4.8, "irq": 2.4, "softirq": 4.8}, id="stored"),
+        pytest.param({}, id="rounded means of older roll-ups"),
+    ],
+)
+def test_time_in_which_the_host_ran_other_guests_is_no_cpu_time(stored: dict[str, float]) -> None:
+    one = rollup(amounts={f"cpu_{kind}_s": seconds for kind, seconds in stored.items()})
+    for kind, share in {"busy": 50, "user": 20, "system": 8, "irq": 4, "softirq": 8, "steal": 10}.items():
+        one.means[CPU_SHARES.index(kind)] = share
+    found = figures(one).sums
+    assert found["cpu_busy_percent"].value == pytest.approx(2 * 20)
+    assert found["cpu_s_per_gbit"].value == pytest.approx(24 / 0.8)
 
 
 @pytest.mark.parametrize(

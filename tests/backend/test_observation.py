@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from numpy.typing import NDArray
+from tests.backend.telemetry_data import machine
 
 from coresteer.changes.observation import (
     HISTORY_S,
@@ -16,6 +18,9 @@ from coresteer.changes.observation import (
     Subject,
     observe,
 )
+from coresteer.changes.observed_samples import COLUMNS, Touched, figures_over_time
+from coresteer.telemetry.chunks import encode
+from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES
 
 APPLIED_MS = 1_800_000_000_000.0
 BUSY = Subject("cpu_busy_percent", "cpu:3")
@@ -146,3 +151,12 @@ def test_a_figure_that_is_unknown_before_or_after_has_not_moved() -> None:
     assert one.before is not None and (one.after, one.has_moved) == (None, None)
     values[:] = np.nan
     assert seen(lines(values)).figures == []
+
+
+def test_the_cpu_time_of_the_node_is_without_steal_which_keeps_a_cpu_busy() -> None:
+    shares = dict.fromkeys(CPU_SHARES, bytes(2)) | {"busy": bytes([100, 40]), "steal": bytes([60, ABSENT_SHARE])}
+    chunk = encode([replace(one, shares=shares) for one in machine(3, cpus=2, irqs=1)])
+    row = (chunk.samples, chunk.cpus, chunk.scalars, *(chunk.columns[name] for name in COLUMNS))
+    found = figures_over_time([row], Touched(cpus=(0,)), Moments(APPLIED_MS, APPLIED_MS, APPLIED_MS)).values
+    assert found[Subject("cpu_busy_percent", "cpu:0")].tolist() == [50.0] * 3
+    assert found[Subject("cpu_busy_percent")].tolist() == [20.0 + 20.0] * 3

@@ -159,7 +159,8 @@ async def test_a_stage_without_figures_passes_and_this_is_told(fleet: Fleet) -> 
 
 def minute(start_ms: int, *, busy: int) -> Rollup:
     """A minute with the busy share of both CPUs in units of 0.5 %, at 13 Mbit/s."""
-    means = np.full((len(CPU_SHARES), 2), busy, np.uint8)
+    means = np.zeros((len(CPU_SHARES), 2), np.uint8)
+    means[[CPU_SHARES.index("busy"), CPU_SHARES.index("user")]] = busy
     netdevs = {"eno1": [100 * 10**6, 0, 1000, 0, 0, 0, 0, 0]}
     return Rollup(start_ms, start_ms + 60_000, 1, 60, 60.0, 2, means, means, netdevs, {})
 

@@ -16,6 +16,7 @@ from coresteer.telemetry.chunks import Scalars
 from coresteer.telemetry.heatmap import max_pool
 from coresteer.telemetry.rollup import (
     CPU_SECONDS,
+    LEVEL_INTEGRALS,
     merge_rollups,
     minute_rollups,
     pack_netdevs,
@@ -186,12 +187,32 @@ def test_a_rate_is_of_the_time_in_which_its_amount_is_known() -> None:
     known = [field for field, source in SCALAR_SOURCES.items() if field in full.amounts and not source.level]
     for field in (*known, "cpu_busy_s", "rx_bytes"):
         assert [part.known_s(field) for part in (full, partly, merged)] == [60, 15, 75], field
-    assert full.amounts.keys() <= {*SCALAR_SOURCES, *CPU_SECONDS.values()}
+    assert full.amounts.keys() <= {*SCALAR_SOURCES, *CPU_SECONDS.values(), *LEVEL_INTEGRALS.values()}
     assert [part.known_s("rtt_p99_us") for part in (full, partly, merged)] == [60, 60, 120]
     unknown = minute_rollups([replace(r, **nothing) for r in whole])
     assert merge_rollups([*unknown, full]).known_s("interrupts") == 60
     shortest = replace(whole[0], duration_s=1e-7)
     assert minute_rollups([shortest, replace(whole[1], **nothing)])[0].known_s("interrupts") == 1e-7, "it is a divisor"
+
+
+def test_a_minute_has_the_integral_of_levels_next_to_their_maximum() -> None:
+    whole = [replace(r, duration_s=1.0) for r in machine(60, cpus=2, start_ms=1_800_000_000_000 + 1000)]
+    calm, slow = TcpLatency(9, 100, 300, 500), TcpLatency(9, 5000, 5000, 5000)
+    (minute,) = minute_rollups([replace(r, tcp=slow if r.seq == whole[7].seq else calm) for r in whole])
+    (gaps,) = minute_rollups([replace(r, tcp=calm if r.seq % 4 == 0 else None) for r in whole])
+    (older,) = minute_rollups([replace(r, tcp=slow) for r in whole])
+    del older.amounts["rtt_p50_us_integral"]
+    (unknown,) = minute_rollups([replace(r, tcp=None) for r in whole])
+    assert "rtt_p50_us_integral" not in unknown.amounts
+    for parts, most, integral, known_s in (
+        ([minute], 5000, 59 * 100 + 5000, 60),
+        ([gaps], 100, 15 * 100, 15),
+        ([unknown, gaps, minute], 5000, 74 * 100 + 5000, 75),
+        ([older, gaps], 5000, 15 * 100, 15),
+    ):
+        merged = merge_rollups(parts)
+        assert (merged.amounts["rtt_p50_us"], merged.amounts["rtt_p50_us_integral"]) == (most, integral)
+        assert merged.known_s("rtt_p50_us_integral") == known_s
 
 
 def test_what_no_sample_knows_stays_unknown_in_a_minute() -> None:

@@ -12,7 +12,6 @@ from coresteer_core.metrics import (
     SCALAR_SOURCES,
     cpu_s_per_gbit,
     gbit_per_cpu_s,
-    remote_numa_share,
     wrong_node_percent,
 )
 from coresteer_core.node.metric_values import (
@@ -106,15 +105,6 @@ def test_cpu_seconds_for_a_gigabit(percent: float | None, bits: float, expected:
 @pytest.mark.parametrize(("percent", "bits", "expected"), [(50.0, 2e9, 4.0), (None, 1.0, None), (0.0, 1e9, None)])
 def test_gigabits_for_a_cpu_second(percent: float | None, bits: float, expected: float | None) -> None:
     assert gbit_per_cpu_s(percent, bits) == expected
-
-
-@pytest.mark.parametrize(
-    ("local", "other", "expected"), [(900.0, 100.0, 0.1), (900.0, 0.0, 0.0), (0.0, 0.0, None), (None, 5.0, None)]
-)
-def test_a_remote_numa_share_without_remote_pages_is_0(
-    local: float | None, other: float | None, expected: float | None
-) -> None:
-    assert remote_numa_share(local, other) == expected
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ class Source(Struct, frozen=True):
     TcpLatency; ``agent``: the field of Rates; ``counter``: the entry of Rates.counters, which the agent reads from a
     column of a table in a file in the format of /proc/net/snmp (kernel: net/ipv4/proc.c), or without a table from the
     line of that name, as in /proc/vmstat (kernel: mm/vmstat.c), or computes, without a path.
-    level: a value at a moment, whose roll-up is the maximum. Otherwise an increment: its roll-up is the sum, and its
-    metric is a rate.
+    level: a value at a moment, whose roll-up is the maximum, and in reports the mean. Otherwise an increment: its
+    roll-up is the sum, and its metric is a rate.
     """
 
     kind: SourceKind
@@ -384,13 +384,6 @@ def gbit_per_cpu_s(cpu_percent: float | None, bit_per_s: float | None) -> float 
 def packets_per_interrupt(packets: float | None, interrupts: float | None) -> float | None:
     """Return the received packets for each interrupt, None where either is unknown or there was no interrupt."""
     return packets / interrupts if packets is not None and interrupts else None
-
-
-def remote_numa_share(local: float | None, other: float | None) -> float | None:
-    """Return the share of pages allocated on another NUMA node than the CPU's, None where unknown or without pages."""
-    if local is None or other is None or not local + other:
-        return None
-    return other / (local + other)
 
 
 def wrong_node_percent(amount: Callable[[str], float | None]) -> float | None:

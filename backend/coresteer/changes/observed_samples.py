@@ -19,7 +19,7 @@ from coresteer_core.node.rates_block import NETDEV_FIELDS
 from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
 
-COLUMNS = ("busy", "softirq", "irqs", "netdevs")
+COLUMNS = ("busy", "softirq", "steal", "irqs", "netdevs")
 """The columns of chunks that the figures are read from."""
 _MAX_CPUS = 8
 _MAX_NAMED_CPUS = 4
@@ -160,7 +160,9 @@ def _figures(part: _Part, cells: _Cells | None, touched: Touched, cpus: Sequence
     for metric in _TRAFFIC:
         yield Subject(metric), traffic.rate(metric, counted)
     yield Subject("interrupts_per_s"), chunks.amounts(part.scalars, "interrupts") / part.seconds
-    for metric, of_cpus in shares.items():
+    # what the host took keeps a CPU busy, but is no CPU time of the node
+    used = shares["cpu_busy_percent"] - np.nan_to_num(part.shares("steal"))
+    for metric, of_cpus in (shares | {"cpu_busy_percent": used}).items():
         known = ~np.isnan(of_cpus)
         yield Subject(metric), np.where(known.any(axis=0), np.where(known, of_cpus, 0.0).sum(axis=0), np.nan)
     for metric in _SCALARS:

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from scipy import stats
 
 from coresteer.experiments.spec import Comparison, Interval, Verdict
+from coresteer.telemetry.block_figures import block_figures
 from coresteer.telemetry.byte_columns import F64
 from coresteer.telemetry.rollup import Rollup
-from coresteer_core.metrics import REPORT_METRICS, Metric, cpu_s_per_gbit, packets_per_interrupt, remote_numa_share
+from coresteer_core.metrics import REPORT_METRICS, Metric
 from coresteer_core.node.metric_values import Counted, netdevs_counted
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
 
@@ -51,23 +52,9 @@ def observed_minutes(rollups: Sequence[Rollup], physical: frozenset[str] | None)
 
 
 def _minute(rollup: Rollup, counted: Counted) -> Minute:
-    figures: dict[str, float] = {}
-    for name, metric in OBSERVED_METRICS.items():
-        if metric.source is not None and (amount := rollup.amount(metric.source, counted)) is not None:
-            figures[name] = metric.value(amount, rollup.known_s(metric.source.field))
+    sums = block_figures([rollup], OBSERVED_METRICS, counted).sums
     cpus = {kind: _percents(rollup, kind) for kind in ("busy", "softirq", "irq", "user", "system")}
-    for kind, percents in cpus.items():
-        known = [percent for percent in percents if percent is not None]
-        if known:
-            figures[f"cpu_{kind}_percent"] = sum(known)
-    bits = figures.get("rx_bit_per_s", 0) + figures.get("tx_bit_per_s", 0)
-    ratios = {
-        "packets_per_interrupt": packets_per_interrupt(figures.get("packets_per_s"), figures.get("interrupts_per_s")),
-        "cpu_s_per_gbit": cpu_s_per_gbit(figures.get("cpu_busy_percent"), bits),
-        "remote_numa_share": remote_numa_share(figures.get("numa_local_per_s"), figures.get("numa_other_per_s")),
-    }
-    figures |= {name: ratio for name, ratio in ratios.items() if ratio is not None}
-    return Minute(rollup.start_ms, figures, cpus)
+    return Minute(rollup.start_ms, {name: one.value for name, one in sums.items()}, cpus)
 
 
 def _percents(rollup: Rollup, kind: str) -> list[float | None]:

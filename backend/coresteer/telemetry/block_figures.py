@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from coresteer.telemetry.rollup import CPU_SECONDS, Rollup
+from coresteer.telemetry.rollup import CPU_SECONDS, LEVEL_INTEGRALS, Rollup
 from coresteer_core.metrics import REPORT_METRICS, Metric
 from coresteer_core.node.metric_values import Counted
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
 
 _CPU_KINDS = {f"cpu_{kind}_percent": kind for kind in CPU_SECONDS}
+_BUSY_KINDS = ("user", "system", "irq", "softirq")
+"""Stored busy time also has steal: in it the host ran other guests."""
 _BITS = ("rx_bit_per_s", "tx_bit_per_s")
 _RATIOS = {
     "packets_per_interrupt": (("packets_per_s",), ("interrupts_per_s",)),
@@ -116,7 +118,9 @@ def _sums(name: str, metric: Metric, rollup: Rollup, counted: Counted) -> Sums |
     if metric.source is None or (amount := rollup.amount(metric.source, counted)) is None:
         return None
     if metric.source.level:
-        return Sums(amount * metric.factor * rollup.duration_s, rollup.duration_s)
+        integral = LEVEL_INTEGRALS[metric.source.field]
+        known_s = rollup.known_s(integral)
+        return Sums(rollup.amounts.get(integral, amount * known_s) * metric.factor, known_s)
     known_s = rollup.known_s(metric.source.field)
     return Sums(amount * metric.factor, known_s, event=metric.source.kind != "netdev")
 
@@ -134,10 +138,14 @@ def _sum(rollup: Rollup, counted: Counted, names: Iterable[str]) -> float | None
 def _cpu_s(rollup: Rollup, kind: str) -> float | None:
     """Return the CPU seconds of a kind of time at its rate in the whole time, None where unknown.
 
-    Of older roll-ups they are from the rounded means.
+    Busy time is without steal. Of older roll-ups they are from the rounded means.
     """
+    if kind == "busy":
+        parts = [_cpu_s(rollup, one) for one in _BUSY_KINDS]
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
     if (seconds := rollup.amounts.get(CPU_SECONDS[kind])) is not None:
         return seconds * (rollup.duration_s / rollup.known_s(CPU_SECONDS[kind]))
     shares = rollup.means[CPU_SHARES.index(kind)]
-    known = shares[shares != ABSENT_SHARE]
-    return float(known.sum(dtype=float)) / SHARES_PER_UNIT * rollup.duration_s if known.size else None
+    means = shares[shares != ABSENT_SHARE]
+    return float(means.sum(dtype=float)) / SHARES_PER_UNIT * rollup.duration_s if means.size else None

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from coresteer.telemetry.byte_columns import F64, I64, U8, U32, compress, decompress
 from coresteer.telemetry.sample_columns import Flags, SampleColumns, columns_of
-from coresteer_core.metrics import SCALAR_SOURCES, Source
+from coresteer_core.metrics import REPORT_METRICS, SCALAR_SOURCES, Source
 from coresteer_core.node.metric_values import Counted
 from coresteer_core.node.rates import (
     ABSENT_SHARE,
@@ -29,6 +29,12 @@ MAX_SUM = 2**63 - 1
 CPU_SECONDS = {kind: f"cpu_{kind}_s" for kind in ("busy", "user", "system", "irq", "softirq")}
 """By kind of CPU time, its field in Rollup.amounts: the sum over the CPUs, of which the rounded means of CPUs that are
 almost idle have nothing."""
+LEVEL_INTEGRALS = {
+    one.source.field: f"{one.source.field}_integral"
+    for one in REPORT_METRICS.values()
+    if one.source and one.source.level
+}
+"""By level that reports have, its field in Rollup.amounts: the sum of value × duration, from which its mean follows."""
 _NETDEVS = "netdevs"
 _COUNT_ROWS = {one.field: CPU_COUNTS.index(one.column) for one in SCALAR_SOURCES.values() if one.kind == "cpu"}
 _CPU_ROWS = [CPU_SHARES.index(kind) for kind in CPU_SECONDS]
@@ -40,8 +46,8 @@ class Rollup:
 
     peaks, means: CPU_SHARES × CPUs in units of 0.5 %, ABSENT_SHARE where unknown. netdevs: name → the eight sums of
     NetdevCounts. amounts: by field of coresteer_core.metrics.SCALAR_SOURCES, the sum of increments and the maximum of
-    levels, and CPU_SECONDS, without those that no sample has; and, of all but levels and of netdevs, how long they are
-    known where that is not all the time (known_s).
+    levels, CPU_SECONDS and LEVEL_INTEGRALS, without those that no sample has; and, of all but maxima and of netdevs,
+    how long they are known where that is not all the time (known_s).
     """
 
     start_ms: int
@@ -99,7 +105,7 @@ def _minute(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> Rol
         peaks=_peaks(shares),
         means=_mean(sums, known.sum(axis=1, dtype=np.uint32)),
         netdevs=_netdevs(samples, chosen),
-        amounts=_amounts(samples, chosen)
+        amounts=_amounts(samples, chosen, durations_s)
         | _cpu_seconds(valued, known, durations_s)
         | _partly_known(samples, chosen, known[_CPU_ROWS].any(axis=2), durations_s),
     )
@@ -119,13 +125,19 @@ def _cpu_seconds(valued: U8, known: npt.NDArray[np.bool_], durations_s: F64) -> 
     return {field: round(float(per_s[row]), 6) for field, row in rows.items() if there[row]}
 
 
-def _amounts(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> dict[str, float]:
+def _amounts(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp], durations_s: F64) -> dict[str, float]:
     scalars = samples.scalars[:, chosen]
     known = scalars >= 0
     # 2⁵³ × 1200 samples do not fit into 63 bits
-    sums = np.where(known, scalars, 0).sum(axis=1, dtype=np.uint64).tolist()
+    valued = np.where(known, scalars, 0)
+    sums = valued.sum(axis=1, dtype=np.uint64).tolist()
+    integrals: list[float] = (valued @ durations_s).tolist()
     largest: list[int] = scalars.max(axis=1).tolist()
-    of_scalars = {name: (sums[row], largest[row]) for row, name in enumerate(samples.scalar_names) if largest[row] >= 0}
+    of_scalars = {
+        name: (sums[row], largest[row], integrals[row])
+        for row, name in enumerate(samples.scalar_names)
+        if largest[row] >= 0
+    }
     found: dict[str, float | None] = {}
     for field, source in SCALAR_SOURCES.items():
         match source.kind:
@@ -137,8 +149,10 @@ def _amounts(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> di
                 seconds = [used_s for used_s in samples.agent_cpu_s[chosen].tolist() if not math.isnan(used_s)]
                 found[field] = sum(seconds) if seconds else None
             case _:
-                total, most = of_scalars.get(field, (None, None))
+                total, most, integral = of_scalars.get(field, (None, None, None))
                 found[field] = most if source.level else total
+                if field in LEVEL_INTEGRALS:
+                    found[LEVEL_INTEGRALS[field]] = None if integral is None else round(integral, 3)
     return {field: amount for field, amount in found.items() if amount is not None}
 
 
@@ -146,7 +160,11 @@ def _partly_known(
     samples: SampleColumns, chosen: slice | npt.NDArray[np.intp], cpu_known: Flags, durations_s: F64
 ) -> dict[str, float]:
     """Return how long what is known in a part of the samples is known. cpu_known: CPU_SECONDS × samples."""
-    scalars = {name: row for row, name in enumerate(samples.scalar_names) if _is_increment(name)}
+    scalars = {
+        LEVEL_INTEGRALS.get(name, name): row
+        for row, name in enumerate(samples.scalar_names)
+        if name in LEVEL_INTEGRALS or _is_increment(name)
+    }
     fields = (*scalars, *_COUNT_ROWS, *CPU_SECONDS.values(), "interrupts", "agent_cpu_s", _NETDEVS)
     known = np.vstack(
         (
@@ -217,15 +235,20 @@ def _merged_amounts(parts: Sequence[Rollup]) -> dict[str, float]:
         for field in CPU_SECONDS.values()
         if all(field in part.amounts for part in parts)
     }
+    integrals = {
+        field: sum(known)
+        for field in LEVEL_INTEGRALS.values()
+        if (known := [part.amounts[field] for part in parts if field in part.amounts])
+    }
     having = {
         field: [part for part in parts if field in part.amounts]
-        for field in (*filter(_is_increment, amounts), *cpu_seconds)
+        for field in (*filter(_is_increment, amounts), *cpu_seconds, *integrals)
     }
     having[_NETDEVS] = [part for part in parts if part.netdevs]
     seconds = {field: sum(part.known_s(field) for part in some) for field, some in having.items() if some}
     duration_s = sum(part.duration_s for part in parts)
     known_s = {_known_key(field): known for field, known in seconds.items() if known != duration_s}
-    return amounts | cpu_seconds | known_s
+    return amounts | cpu_seconds | integrals | known_s
 
 
 def _peaks(shares: U8) -> U8:
