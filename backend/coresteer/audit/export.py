@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from coresteer.audit import repository
 from coresteer.audit.chain import json_line
+from coresteer.background import cancel
 from coresteer.db import Database
 from coresteer.errors import is_database_unavailable
 from coresteer.process import SystemAccount
@@ -59,8 +60,7 @@ class AuditExport:
         """End, after the entries that are stored by now."""
         if self._task is None:
             return
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await cancel([self._task])
         self._task = None
         await self._export_or_log()
 

@@ -7,6 +7,7 @@ from secrets import compare_digest
 from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Depends, Request, WebSocket, WebSocketException, status
+from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
 from coresteer.auth import repository, role_labels, scope
@@ -125,6 +126,23 @@ async def identify_request(request: Request) -> Identity:
         length = _UNKNOWN_LENGTH_BYTES if in_chunks else int(request.headers.get("content-length", 0))
         request.app.state.quotas.admit_request(identity.username, length)
     return identity
+
+
+async def lock_credential(session: AsyncSession, request: Request, by: Identity) -> None:
+    """Lock the caller's user until the end of the transaction, for a request that creates a token.
+
+    What ends the user's sessions and tokens waits for it, and then ends the new one as well. Raises Unauthenticated if
+    it was earlier.
+    """
+    presented, user = credential_hash(request), await repository.lock_user(session, by.username)
+    # a statement of its own: the one that waited for the lock still sees what was there before it
+    if (
+        presented is None
+        or user is None
+        or _RANK[Role(user.role)] < _RANK[by.role]
+        or not await repository.has_credential(session, user, presented)
+    ):
+        raise Unauthenticated(f"The session, token or role of {by.username} has ended meanwhile. Sign in again.")
 
 
 async def authorized_body(request: Request, identity: Identity) -> bytes:

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request, Response, status
 
 from coresteer.auth import repository, service
-from coresteer.auth.dependencies import Admin, Identity, Viewer
+from coresteer.auth.dependencies import Admin, Identity, Viewer, lock_credential
 from coresteer.auth.schemas import (
     ApiToken,
     ApiTokenCreate,
@@ -175,8 +175,9 @@ async def list_tokens(_: Admin, session: Session) -> list[ApiToken]:
 
 
 @router.post("/tokens", status_code=status.HTTP_201_CREATED)
-async def create_token(by: Admin, body: ApiTokenCreate, session: Session) -> ApiTokenCreated:
+async def create_token(request: Request, by: Admin, body: ApiTokenCreate, session: Session) -> ApiTokenCreated:
     """Create an API token; only this response contains its secret text."""
+    await lock_credential(session, request, by)
     row, text = await service.create_api_token(session, by, body)
     return ApiTokenCreated(**_api_token(row).model_dump(), token=text)
 

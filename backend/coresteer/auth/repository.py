@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import ColumnElement, delete, func, select, text, update
+from sqlalchemy import ColumnElement, delete, exists, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.auth.schemas import Role
@@ -178,6 +178,20 @@ async def find_user_by_name(session: AsyncSession, username: str) -> UserRow | N
     if "\0" in username:  # PostgreSQL's text cannot hold it, so no user has such a name
         return None
     return await session.scalar(select(UserRow).where(func.lower(UserRow.username) == username.lower()))
+
+
+async def lock_user(session: AsyncSession, username: str) -> UserRow | None:
+    """Return the user of exactly this name, locked, None if there is none."""
+    query = select(UserRow).where(UserRow.username == username)
+    return await session.scalar(query.with_for_update().execution_options(populate_existing=True))
+
+
+async def has_credential(session: AsyncSession, user: UserRow, token_hash: bytes) -> bool:
+    """Return whether a user has a session or an API token with this hash."""
+    either = (
+        exists().where(row.user_id == user.id, row.token_hash == token_hash) for row in (SessionRow, ApiTokenRow)
+    )
+    return bool(await session.scalar(select(or_(*either))))
 
 
 async def delete_user(session: AsyncSession, user: UserRow) -> None:

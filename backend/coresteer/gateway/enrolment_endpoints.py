@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, status
 from fastapi.responses import PlainTextResponse
 
-from coresteer.auth.dependencies import Admin, Operator
+from coresteer.auth.dependencies import Admin, Operator, lock_credential
 from coresteer.auth.schemas import Role
 from coresteer.config import Config
 from coresteer.db import Session
@@ -36,6 +36,7 @@ async def create_enrolment_token(
     request: Request, by: Admin, body: EnrolmentTokenCreate, session: Session
 ) -> EnrolmentTokenCreated:
     """Create a token with which agents enrol, or any number of simulated nodes."""
+    await lock_credential(session, request, by)
     new = enrolment.pinned(await enrolment.new_enrolment_token(session, by.username, body), request.app.state.config)
     backend = public_url(request)
     command = f"coresteer-agent simulate --backend {backend} --token {new.token}"
@@ -73,6 +74,7 @@ async def readmit_node(request: Request, by: Operator, node_id: RowId, session: 
 
     Its key so far is valid until then. A node whose key was revoked is readmitted by administrators only.
     """
+    await lock_credential(session, request, by)
     node = await find_node(session, node_id)
     if node.key_hash is None and by.role is not Role.ADMIN:
         raise Forbidden(f"The key of {node.name} was revoked by an administrator; only an administrator readmits it.")

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.background import cancel
@@ -170,6 +171,8 @@ class PolicyPublisher:
         if not peers:
             return
         async with self._database.session() as session:
+            # a policy and its rollout are read by two queries, and a rollback changes both
+            await session.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
             policies = await repository.enabled_policies(session)
             attributes = await repository.node_attributes(session, list(peers))
             in_use = await self._nodes_in_use(session, list(peers))
