@@ -20,7 +20,7 @@ from tests.support.polling import PATIENCE_S
 from coresteer.cli import top, top_screen
 from coresteer.cli.api_client import ApiClient
 from coresteer.cli.main import main
-from coresteer.fleet import query
+from coresteer.fleet import thresholds
 from coresteer.fleet.schemas import SORTS
 
 Json = dict[str, Any]  # Any: an answer of the API
@@ -52,7 +52,7 @@ def test_nodes_are_lines_with_figures_and_hot_spots_with_what_would_help() -> No
     suggestion = {"node_id": HOT["id"], "sentence": "Move IRQ 41 to CPU 5."}
     found = shown(answer(HOT, AWAY, CALM, hot_spots=[HOT]), [suggestion])
     assert [" ".join(line.text.split()) for line in found] == [
-        "https://c.example 3 of 9 nodes: 2 live, 1 away 1 with a CPU saturated by softirq 2 changes open",
+        "https://c.example 3 of 9 nodes: 2 live, 1 away 1 with a CPU at 90 % softirq or more 2 changes open",
         "rx bit/s 12.0 G tx bit/s -",
         "",
         "node health softirq▼ busiest CPU dropped/s squeezed/s interrupts/s wrong node rx bit/s tx bit/s RTT p99",
@@ -84,9 +84,16 @@ def test_every_figure_by_which_the_api_sorts_is_a_column() -> None:
     assert {column.sort: column.metric for column in top.COLUMNS} == dict(SORTS)
 
 
-def test_a_node_is_red_from_the_softirq_that_makes_it_a_hot_spot() -> None:
-    percent = query._SPOT_SOFTIRQ_PERCENT
-    found = shown(answer(*(node("web", softirq_cpu_percent=each) for each in (percent, percent - 0.1))))
+@pytest.mark.parametrize(
+    ("metric", "least"),
+    [
+        ("softirq_cpu_percent", thresholds.SOFTIRQ_PERCENT),
+        ("busiest_cpu_percent", thresholds.BUSY_PERCENT),
+        ("squeezed_per_s", thresholds.SQUEEZED_PER_S),
+    ],
+)
+def test_a_node_is_red_from_the_figure_that_makes_it_a_hot_spot(metric: str, least: float) -> None:
+    found = shown(answer(*(node("web", **{metric: each}) for each in (least, least - 0.1))))
     assert [line.style for line in found[4:6]] == ["hot", "plain"]
 
 

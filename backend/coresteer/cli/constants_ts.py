@@ -7,12 +7,14 @@ from typing import Any  # Any: an OpenAPI document is JSON of any shape
 
 from coresteer.auth.repository import MAX_SESSION_DAYS, SESSION_HOURS
 from coresteer.changes.schemas import MAX_SUGGESTED_NODES
+from coresteer.fleet import thresholds
 from coresteer.fleet.figures import HEALTH_CODES
-from coresteer.fleet.past import MAX_SPAN_OF_MINUTES_MS
+from coresteer.fleet.past import MAX_SPAN_OF_MINUTES_MS, STORED_AFTER_MS
 from coresteer.fleet.schemas import MAX_HOT_SPOTS, MAX_ROWS
 from coresteer.policies.backtest import MAX_RANGE
 from coresteer.reports.minutes import MIN_MINUTES
 from coresteer.simulation.parameters import QUICK
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.handover_formats import FORMATS
 from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.node.nic_model import TYPICAL_HOST_COSTS
@@ -34,12 +36,20 @@ _CONSTANTS = {
     "MAX_FLEET_ROWS": MAX_ROWS,
     "MAX_HOT_SPOTS": MAX_HOT_SPOTS,
     "MAX_CPUS": MAX_CPUS,
+    "HOT_SPOT": {
+        "SOFTIRQ_PERCENT": thresholds.SOFTIRQ_PERCENT,
+        "BUSY_PERCENT": thresholds.BUSY_PERCENT,
+        "SQUEEZED_PER_S": thresholds.SQUEEZED_PER_S,
+    },
+    "SOFTIRQ_BOUND_PERCENT": thresholds.SOFTIRQ_BOUND_PERCENT,
+    "STORED_AFTER_MS": {str(resolution): after_ms for resolution, after_ms in STORED_AFTER_MS.items()},
     "ROUND_PERIOD_S": ROUND_PERIOD_S,
     "PERSISTED_POLICY_ID": int(PERSISTED_POLICY_ID),
     "MAX_BACKTEST_RANGE_S": MAX_RANGE.total_seconds(),
     "CONTROLLED": CONTROLLED,
     "SESSION_HOURS": SESSION_HOURS,
     "MAX_SESSION_DAYS": MAX_SESSION_DAYS,
+    "MAX_PLAN_ACTIONS": MAX_PLAN_ACTIONS,
     "MAX_SUGGESTED_NODES": MAX_SUGGESTED_NODES,
     "MIN_REPORT_MINUTES": MIN_MINUTES,
     "MAX_SPAN_OF_FLEET_MINUTES_MS": MAX_SPAN_OF_MINUTES_MS,

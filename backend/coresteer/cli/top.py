@@ -8,11 +8,10 @@ from urllib.parse import urlencode
 
 from coresteer.cli.api_client import ApiClient
 from coresteer.cli.output import printable
+from coresteer.fleet import thresholds
 
 Json: TypeAlias = dict[str, Any]
 Style: TypeAlias = Literal["plain", "head", "hot", "away"]
-_HOT_PERCENT = 60.0
-"""Softirq on one CPU from which the fleet page calls a node a hot spot."""
 _MAX_SPOTS = 8
 _MAX_NAME = 32
 
@@ -105,14 +104,16 @@ def lines(answer: Json, suggestions: Sequence[Json], view: View, *, address: str
     for node in answer["hot_spots"]:
         found.append(Line(f"{_name(node)}: {sentences.get(node['id'], 'no suggestion.')}"))
     if not answer["hot_spots"]:
-        found.append(Line("No drops, no time squeeze, and no CPU overloaded by softirq or 95 % busy."))
+        busy = f"{thresholds.BUSY_PERCENT} % busy"
+        found.append(Line(f"No drops, no time squeeze, and no CPU overloaded by softirq or {busy}."))
     return [Line(printable(line.text)[:width], line.style) for line in found]
 
 
 def _summary(answer: Json, address: str) -> list[str]:
     totals = answer["totals"]
     health = ", ".join(f"{count} {name}" for name, count in totals["health"].items() if count)
-    hot = "" if totals["hot"] is None else f"   {totals['hot']} with a CPU saturated by softirq"
+    bound = f"{thresholds.SOFTIRQ_BOUND_PERCENT} % softirq or more"
+    hot = "" if totals["hot"] is None else f"   {totals['hot']} with a CPU at {bound}"
     changes = f"   {totals['open_changes']} changes open" if totals["open_changes"] else ""
     sums = totals["sums"]
     traffic = [f"{each.title} {_number(sums[each.metric], each)}" for each in COLUMNS if each.metric in sums]
@@ -161,7 +162,11 @@ def _style(node: Json) -> Style:
     if node["health"] != "live":
         return "away"
     metrics = node["figures"]["metrics"] if node["figures"] else {}
-    is_hot = (metrics.get("softirq_cpu_percent") or 0) >= _HOT_PERCENT or (
-        metrics.get("softnet_dropped_per_s") or 0
-    ) > 0
+    figure = {name: value or 0 for name, value in metrics.items()}
+    is_hot = (
+        figure.get("softnet_dropped_per_s", 0) > 0
+        or figure.get("squeezed_per_s", 0) >= thresholds.SQUEEZED_PER_S
+        or figure.get("softirq_cpu_percent", 0) >= thresholds.SOFTIRQ_PERCENT
+        or figure.get("busiest_cpu_percent", 0) >= thresholds.BUSY_PERCENT
+    )
     return "hot" if is_hot else "plain"

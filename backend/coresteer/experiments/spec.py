@@ -4,6 +4,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct
 
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.guardrail import VIOLATION_PERIOD, Guardrail
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Workload
@@ -45,7 +46,7 @@ class Level(Struct, frozen=True):
     """
 
     name: Annotated[Name, labelled("Level name")]
-    settings: Annotated[list[DesiredValue], Meta(max_length=64), labelled("Settings")] = []
+    settings: Annotated[list[DesiredValue], Meta(max_length=MAX_PLAN_ACTIONS), labelled("Settings")] = []
     policy: Annotated[PolicyLevel | None, labelled("Policy")] = None
     irqbalance: Annotated[bool, labelled("irqbalance runs")] = False
     irqbalance_cpus: Annotated[

@@ -32,7 +32,7 @@ _KEPT_S = 60.0
 """Agents may send samples of a past minute or hour late, so it is read again after that."""
 _KEPT_UNFINISHED_S = 2.0
 """The same while the minute or hour runs, or its last samples may still arrive."""
-_ARRIVAL_MS = {Resolution.MINUTE: 60_000, Resolution.HOUR: 240_000}
+STORED_AFTER_MS = {Resolution.MINUTE: 90_000, Resolution.HOUR: 240_000}
 """How long after its end it is stored, unless its agent was disconnected. Hours are stored by telemetry/hours.py."""
 MAX_SPAN_OF_MINUTES_MS = 6 * 3_600_000
 _WIDTH_MS = {Resolution.MINUTE: 60_000, Resolution.HOUR: 3_600_000}
@@ -58,7 +58,7 @@ class FleetPast:
         async with _busy:
             if (known := self._known(key)) is not None:  # read by another request meanwhile
                 return known
-            is_complete = time.time_ns() // 1_000_000 >= start_ms + _WIDTH_MS[resolution] + _ARRIVAL_MS[resolution]
+            is_complete = time.time_ns() // 1_000_000 >= start_ms + _WIDTH_MS[resolution] + STORED_AFTER_MS[resolution]
             found: dict[int, _Of] = {}
             for first in range(0, len(node_ids), _PAGE):
                 page = node_ids[first : first + _PAGE]

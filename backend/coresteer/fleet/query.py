@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from coresteer.fleet import thresholds
 from coresteer.fleet.figures import HEALTH_CODES, FleetNode, FleetValues, Mask, Numbers, natural
 from coresteer.fleet.filter import Filter, parse_filter
 from coresteer.fleet.schemas import SORTS, Compared, Group, Totals, WorstNode
@@ -16,14 +17,10 @@ from coresteer_core.metrics import FLEET_METRICS
 
 MAX_GROUPS = 200
 """Maximum number of groups in an answer: those with most nodes."""
-HOT_PERCENT = 90.0
-"""Softirq of its hottest CPU from which a node counts as hot."""
 SUMMED = tuple(name for name, metric in FLEET_METRICS.items() if metric.source is not None and not metric.source.level)
 """Figures that add up over nodes; of the others, the fleet's is the largest."""
 LARGEST = tuple(name for name in FLEET_METRICS if name not in SUMMED)
 _HEALTH_ORDER = (Health.LIVE, Health.NEW, Health.STALE, Health.AWAY)
-_SPOT_SOFTIRQ_PERCENT, _SPOT_BUSY_PERCENT, _SPOT_SQUEEZED_PER_S = 60, 95, 10
-"""What makes a node a hot spot, beside dropped packets."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +102,9 @@ def hot_spots(selection: Selection, most: int) -> list[int]:
     softirq = np.nan_to_num(metrics["softirq_cpu_percent"])
     is_hot = (
         (dropped > 0)
-        | (np.nan_to_num(metrics["squeezed_per_s"]) >= _SPOT_SQUEEZED_PER_S)
-        | (softirq >= _SPOT_SOFTIRQ_PERCENT)
-        | (np.nan_to_num(metrics["busiest_cpu_percent"]) >= _SPOT_BUSY_PERCENT)
+        | (np.nan_to_num(metrics["squeezed_per_s"]) >= thresholds.SQUEEZED_PER_S)
+        | (softirq >= thresholds.SOFTIRQ_PERCENT)
+        | (np.nan_to_num(metrics["busiest_cpu_percent"]) >= thresholds.BUSY_PERCENT)
     )
     places = np.flatnonzero(is_hot & selection.mask)
     rank = softirq[places] + 1000.0 * (dropped[places] > 0)
@@ -124,7 +121,7 @@ def totals(fleet: Fleet, places: npt.NDArray[np.intp]) -> Totals:
         health={health: int(counts[code]) for health, code in HEALTH_CODES.items()},
         open_changes=sum(node.open_changes for node in nodes),
         with_data=int(np.count_nonzero(~np.isnan(values.metrics["busiest_cpu_percent"][places]))),
-        hot=int(np.count_nonzero(softirq >= HOT_PERCENT)) if not np.isnan(softirq).all() else None,
+        hot=int(np.count_nonzero(softirq >= thresholds.SOFTIRQ_BOUND_PERCENT)) if not np.isnan(softirq).all() else None,
         sums={name: _sum(values.metrics[name][places]) for name in SUMMED},
         worst={name: _worst(fleet, values, name, places) for name in LARGEST},
     )
@@ -144,7 +141,7 @@ def compared(fleet: Fleet, places: npt.NDArray[np.intp]) -> Compared | None:
     return Compared(
         now_sums=now_sums,
         sums=sums,
-        hot=int(np.count_nonzero(softirq >= HOT_PERCENT)) if not np.isnan(softirq).all() else None,
+        hot=int(np.count_nonzero(softirq >= thresholds.SOFTIRQ_BOUND_PERCENT)) if not np.isnan(softirq).all() else None,
         worst={name: _worst(fleet, before, name, places) for name in LARGEST},
     )
 

@@ -103,8 +103,8 @@ class WorstNode(BaseModel):
 class Totals(BaseModel):
     """Figures of several nodes together; None where no node's is known.
 
-    health: numbers of nodes. with_data: nodes with figures. hot: nodes whose hottest CPU spends HOT_PERCENT or more in
-    softirq. sums: of rates; worst: the largest of other figures.
+    health: numbers of nodes. with_data: nodes with figures. hot: nodes whose hottest CPU spends SOFTIRQ_BOUND_PERCENT
+    or more in softirq. sums: of rates; worst: the largest of other figures.
     """
 
     nodes: int

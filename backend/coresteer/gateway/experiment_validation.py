@@ -1,18 +1,11 @@
-"""Rules for messages of experiments that relate several fields; each returns what is wrong, or None.
+"""Rules for messages of experiments that relate several fields; each returns a sentence on what is wrong, or None."""
 
-Each function returns a sentence that says what is wrong, or None.
-"""
-
-import re
 from ipaddress import ip_address
 
 from coresteer_core.experiments.model import RunState
+from coresteer_core.experiments.run_metrics import CPU_KINDS, MAX_OWN_FIGURES, OWN_FIGURE
 from coresteer_core.metrics import EXPERIMENT_METRICS
 from coresteer_core.protocol import ExperimentMessage
-
-MAX_COMMAND_FIGURES = 256
-_COMMAND_FIGURE = re.compile(r"command\.[A-Za-z0-9_.-]{1,64}\Z", re.ASCII)
-_CPU_TIMES = ("busy", "user", "system", "irq", "softirq", "steal")
 
 
 def invalid_address(message: ExperimentMessage) -> str | None:
@@ -39,15 +32,15 @@ def invalid_figures(message: ExperimentMessage) -> str | None:
     if message.measured is None:
         return None
     names = sorted(message.measured.figures.keys() - EXPERIMENT_METRICS.keys())
-    if len(names) > MAX_COMMAND_FIGURES:
-        return f"{len(names)} figures of a command exceed the limit of {MAX_COMMAND_FIGURES}."
-    invalid = next((name for name in names if _COMMAND_FIGURE.match(name) is None), None)
+    if len(names) > MAX_OWN_FIGURES:
+        return f"{len(names)} figures of a command exceed the limit of {MAX_OWN_FIGURES}."
+    invalid = next((name for name in names if OWN_FIGURE.match(name) is None), None)
     return None if invalid is None else f"{invalid[:40]!r} is not the name of a figure."
 
 
 def invalid_cpu_times(message: ExperimentMessage) -> str | None:
     """Return which kind of CPU time of a result is unknown, None if all are known."""
     unknown = (
-        next((kind for kind in message.measured.cpus if kind not in _CPU_TIMES), None) if message.measured else None
+        next((kind for kind in message.measured.cpus if kind not in CPU_KINDS), None) if message.measured else None
     )
-    return None if unknown is None else f"{unknown[:40]!r} is not one of the CPU times {', '.join(_CPU_TIMES)}."
+    return None if unknown is None else f"{unknown[:40]!r} is not one of the CPU times {', '.join(CPU_KINDS)}."

@@ -28,5 +28,5 @@ test("a restore of more settings than a plan has room for says how many it resto
       </QueryClientProvider>
     </MantineProvider>,
   );
-  await screen.findByText("The first 256 of 300 settings; open this again for the others.");
+  await screen.findByText("The first 64 of 300 settings; open this again for the others.");
 });

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { MAX_PLAN_ACTIONS } from "../api/constants";
 import type { Change } from "./queries";
 import { asFound, undoTargets } from "./undoTargets";
 
@@ -45,8 +46,8 @@ test("of more settings than a plan has room for, those not yet restored come fir
     key: `irq/${number}/affinity`,
     values: values.map((of) => value(of)),
   });
-  const restored = Array.from({ length: 256 }, (_, number) => one(number, "0", "2", "0"));
+  const restored = Array.from({ length: MAX_PLAN_ACTIONS }, (_, number) => one(number, "0", "2", "0"));
   const found = asFound([...restored, one(300, "2", "0-7")]);
-  expect(found).toHaveLength(256);
+  expect(found).toHaveLength(MAX_PLAN_ACTIONS);
   expect(found[0]).toEqual({ key: "irq/300/affinity", value: "0-7" });
 });

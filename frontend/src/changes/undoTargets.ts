@@ -1,4 +1,5 @@
 import type { Schemas } from "../api/client";
+import { MAX_PLAN_ACTIONS } from "../api/constants";
 import { settingValue } from "../lib/settingKeys";
 import { dateTime } from "../lib/time";
 import type { Change } from "./queries";
@@ -9,8 +10,6 @@ type Written = Schemas["WrittenSetting"];
 
 /** Values that an undo can lead to, with a name for each. */
 export type Target = { id: string; label: string; desired: Desired[] };
-
-const MAX_ACTIONS = 256;
 
 /** The value of a setting before the first change on record. */
 const found = ({ key, values }: Written): Desired[] => {
@@ -25,7 +24,7 @@ export const asFound = (written: Written[]): Desired[] =>
   written
     .toSorted((a, b) => Number(isAsFound(a)) - Number(isAsFound(b)))
     .flatMap(found)
-    .slice(0, MAX_ACTIONS);
+    .slice(0, MAX_PLAN_ACTIONS);
 
 /** The values that a change replaced. */
 export const valuesBefore = (change: Change): Desired[] =>

@@ -1,8 +1,9 @@
 import type { ReactNode } from "react";
 import type { Schemas } from "../api/client";
+import { SOFTIRQ_BOUND_PERCENT } from "../api/constants";
 import { Unknown } from "../components/Unknown";
 import { bitRate, type Figure, formatCount, formatFigure, percent, perSecond, UNKNOWN } from "../lib/format";
-import { type FleetMetric, HOT_PERCENT } from "../lib/metrics";
+import type { FleetMetric } from "../lib/metrics";
 import { clock } from "../lib/time";
 import { difference } from "./compare";
 import styles from "./fleet.module.css";
@@ -121,7 +122,7 @@ export function Figures({ answer, isPast, isLoading, changes }: Props) {
         compared={compared("interrupts_per_s")}
       />
       <Kpi
-        label={`Softirq ≥ ${HOT_PERCENT} %`}
+        label={`Softirq ≥ ${SOFTIRQ_BOUND_PERCENT} %`}
         figure={hot === null ? perSecond(null) : plain(hot)}
         tone={tone(hot ? "bad" : undefined)}
         more={at ?? (hot === 1 ? "node" : "nodes")}

@@ -1,12 +1,10 @@
 /** Which minute or hour of the past the fleet page shows, and what it is compared with. */
 
-import { MAX_SPAN_OF_FLEET_MINUTES_MS } from "../api/constants";
+import { MAX_SPAN_OF_FLEET_MINUTES_MS, STORED_AFTER_MS } from "../api/constants";
 import type { COMPARISONS, FleetSearch } from "./search";
 
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
-/** How long after its end a minute or hour is stored completely. */
-const SETTLED_AFTER_MS = { minute: 90_000, hour: 180_000 };
 const WIDTH_MS = { minute: MINUTE_MS, hour: HOUR_MS };
 
 export type PastResolution = keyof typeof WIDTH_MS;
@@ -31,7 +29,7 @@ const floored = (ms: number, width: number) => Math.floor(ms / width) * width;
 /** The latest minute or hour that is stored completely. */
 export function latestMoment(resolution: PastResolution, nowMs: number): Moment {
   const width = WIDTH_MS[resolution];
-  return { start: floored(nowMs - SETTLED_AFTER_MS[resolution], width) - width, resolution };
+  return { start: floored(nowMs - STORED_AFTER_MS[resolution], width) - width, resolution };
 }
 
 /** The shown range; null without one. */

@@ -1,5 +1,6 @@
 /** Names, units and formats of metrics, all from the generated src/api/metrics.ts. */
 
+import { SOFTIRQ_BOUND_PERCENT } from "../api/constants";
 import { METRICS } from "../api/metrics";
 import { bitRate, bytes, type Figure, micros, percent, perSecond, ratio } from "./format";
 
@@ -48,8 +49,7 @@ export const GUARDRAIL_LABELS = Object.fromEntries(
 ) as Record<GuardrailMetric, { label: string; unit: string }>;
 
 /** The load of a CPU, in percent, from which it is shown in red. */
-export const HOT_PERCENT = 90;
-export const isHot = (percent: number | undefined): boolean => percent !== undefined && percent >= HOT_PERCENT;
+export const isHot = (percent: number | undefined): boolean => percent !== undefined && percent >= SOFTIRQ_BOUND_PERCENT;
 
 type Format = (value: number | null | undefined) => Figure;
 

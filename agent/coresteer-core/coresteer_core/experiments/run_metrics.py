@@ -108,8 +108,10 @@ def cost_of_traffic(cpu_percent: float | None, bit_per_s: float | None) -> dict[
     return {name: value for name, value in found.items() if value is not None}
 
 
-_OWN = re.compile(r"command\.[A-Za-z0-9_.-]{1,64}\Z", re.ASCII)
-_MOST, _MOST_FIGURES = 1e18, 100
+OWN_FIGURE = re.compile(r"command\.[A-Za-z0-9_.-]{1,64}\Z", re.ASCII)
+"""Name of a figure that a command measures itself."""
+MAX_OWN_FIGURES = 100
+_MOST = 1e18
 _CPU_FIGURES = ("busy", "softirq", "irq", "user", "system")
 _ROUND_TRIP = {
     name: metric.source.field
@@ -118,14 +120,14 @@ _ROUND_TRIP = {
 }
 """Fields of TcpLatency by metric: measured only in runs without a load, whose requests are timed otherwise."""
 _COUNTED = {name: metric for name, metric in EXPERIMENT_METRICS.items() if name not in _ROUND_TRIP}
-_KINDS = ("busy", "user", "system", "irq", "softirq", "steal")
+CPU_KINDS = ("busy", "user", "system", "irq", "softirq", "steal")
 
 
 def _shares(
     before: Mapping[int, CpuTimes] | None, after: Mapping[int, CpuTimes] | None, cpus: int
 ) -> dict[str, list[float | None]]:
     """Return the percentage of each CPU's time by kind, finer than the 0.5 % of Rates; see derive._shares."""
-    shares: dict[str, list[float | None]] = {kind: [None] * cpus for kind in _KINDS}
+    shares: dict[str, list[float | None]] = {kind: [None] * cpus for kind in CPU_KINDS}
     for cpu, now in (after or {}).items():
         was = (before or {}).get(cpu)
         if was is None or sum(now) <= sum(was):
@@ -133,7 +135,7 @@ def _shares(
         user, nice, system, idle, iowait, irq, softirq, steal = [max(b - a, 0) for a, b in zip(was, now, strict=True)]
         busy = user + nice + system + irq + softirq
         total = busy + steal + idle + iowait
-        for kind, ticks in zip(_KINDS, (busy, user + nice, system, irq, softirq, steal), strict=True):
+        for kind, ticks in zip(CPU_KINDS, (busy, user + nice, system, irq, softirq, steal), strict=True):
             shares[kind][cpu] = 100 * ticks / total
     return shares
 
@@ -167,9 +169,11 @@ def _own_traffic(rates: Rates, netdevs: Sequence[NetdevCounts], tcp: Sequence[Tc
 def _of_load(load: Mapping[str, float]) -> dict[str, float]:
     """Return the workload's own metrics with known names and plausible values; a command's output is not trusted."""
     known = (
-        name for name, value in load.items() if (name in EXPERIMENT_METRICS or _OWN.match(name)) and abs(value) < _MOST
+        name
+        for name, value in load.items()
+        if (name in EXPERIMENT_METRICS or OWN_FIGURE.match(name)) and abs(value) < _MOST
     )
-    return {name: load[name] for name in islice(known, _MOST_FIGURES)}
+    return {name: load[name] for name in islice(known, MAX_OWN_FIGURES)}
 
 
 def _gone(before: Sample, after: Sample, netdevs: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from coresteer_core.changes.plan import Action
 from coresteer_core.node.view import View
 from coresteer_core.schema import labelled
 
-MAX_ACTIONS = 256
+MAX_DECISION_ACTIONS = 256
 MAX_REASONS = 4096
 
 
@@ -209,10 +209,10 @@ class Evaluation(Struct, frozen=True):
     version: Version
     mode: Mode
     sentence: Value
-    actions: Annotated[list[Action], Meta(max_length=MAX_ACTIONS)] = []
+    actions: Annotated[list[Action], Meta(max_length=MAX_DECISION_ACTIONS)] = []
     deferred: Annotated[list[Deferred], Meta(max_length=MAX_REASONS)] = []
     skipped: Annotated[list[Skipped], Meta(max_length=MAX_REASONS)] = []
-    drifts: Annotated[list[Drift], Meta(max_length=MAX_ACTIONS)] = []
+    drifts: Annotated[list[Drift], Meta(max_length=MAX_DECISION_ACTIONS)] = []
     controllers: Annotated[list[Name], Meta(max_length=64)] = []
 
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER
 from coresteer.experiments.spec import PolicyLevel
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.experiments.model import Observe, TcpStream, Workload
@@ -18,8 +19,6 @@ from coresteer_core.node.topology import Topology
 _MBIT_PER_S_A_CLIENT = 1000
 _MOST_CLIENTS = 8
 """The authors' eight clients of 1 Gbit/s each."""
-MAX_SETTINGS = 64
-"""Of one level."""
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
@@ -91,9 +90,9 @@ def receive_settings(facts: NodeFacts, cpus: Sequence[int]) -> list[DesiredValue
         keys = [f"netdev/{NETDEV_PLACEHOLDER}/{queue.name}/rps" for queue in queues]
     else:
         raise TemplateUnavailable(f"The interrupts of {wire.name} cannot be moved, and its queues have no RPS.")
-    if len(keys) > MAX_SETTINGS:
+    if len(keys) > MAX_PLAN_ACTIONS:
         raise TemplateUnavailable(
-            f"{wire.name} has {len(keys)} queues; one change has at most {MAX_SETTINGS} settings."
+            f"{wire.name} has {len(keys)} queues; one change has at most {MAX_PLAN_ACTIONS} settings."
         )
     return [DesiredValue(key, str(cpus[turn % len(cpus)])) for turn, key in enumerate(keys)]
 

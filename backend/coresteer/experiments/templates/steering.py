@@ -4,7 +4,6 @@ from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.templates.declaration import TemplateKind
 from coresteer.experiments.templates.parts import (
-    MAX_SETTINGS,
     NodeFacts,
     TemplateUnavailable,
     receive_settings,
@@ -12,6 +11,7 @@ from coresteer.experiments.templates.parts import (
     traffic_sentence,
 )
 from coresteer.experiments.templates.placement import client_cpus, home_cpu
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.settings.base import format_cpus
@@ -29,10 +29,10 @@ def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
         raise TemplateUnavailable(f"The kernel of {facts.name} has no RFS (rps_sock_flow_entries).")
     home, queues = home_cpu(facts), _queues(facts)
     packets = receive_settings(facts, [home])
-    if len(packets) + len(queues) >= MAX_SETTINGS:
+    if len(packets) + len(queues) >= MAX_PLAN_ACTIONS:
         raise TemplateUnavailable(
             f"RFS of {len(queues)} receive queues and their interrupts are {len(packets) + len(queues) + 1} settings; "
-            f"one change has at most {MAX_SETTINGS}."
+            f"one change has at most {MAX_PLAN_ACTIONS}."
         )
     clients = [] if facts.peer_id is not None else client_cpus(facts)
     here: dict[str, str | int | bool] = {"server_cpus": str(home)}
