@@ -68,7 +68,6 @@ FIGURES = {
     "axis.run": ("run, in chronological order", "실행 순서"),
     "axis.effect": ("difference from {baseline}", "{baseline} 대비 차이"),
     "axis.cpu": ("CPU number", "CPU 번호"),
-    "axis.relative": ("{metric}, relative to the baseline", "{metric}, 기준 대비 비율"),
     "axis.minutes": ("minutes since the change", "변경 시점 기준 경과 시간(분)"),
     "yes": ("yes", "예"),
     "no": ("no", "아니요"),

@@ -198,7 +198,7 @@ def _lines(
     lines = [one for one in (line("legend.before", before), line("legend.after", after)) if one.points]
     title, axis = text(language, "change.figure", metric=metric_label(language, name)), text(language, "axis.minutes")
     mark = (0.0, text(language, "legend.change"))
-    return Lines(title, "", lines, axis, metric_label(language, name), OBSERVED_METRICS[name].unit, mark)
+    return Lines(title, "", lines, axis, OBSERVED_METRICS[name].unit, mark)
 
 
 def _heats(before: Sequence[Minute], after: Sequence[Minute], language: Language) -> list[Heat]:

@@ -73,7 +73,7 @@ def line_charts(phrases: Phrases, metrics: Sequence[str]) -> list[Lines]:
             title = phrases.text("figure.lines", metric=phrases.label(metric), factor=factor)
             axis = _axis(phrases, factors[over])
             note, unit = phrases.text("figure.lines_note"), phrases.unit(metric)
-            charts.append(Lines(title, note, lines, axis, phrases.label(metric), unit))
+            charts.append(Lines(title, note, lines, axis, unit))
     return charts
 
 
@@ -205,5 +205,5 @@ def published_chart(phrases: Phrases, published: Sequence[PublishedResult]) -> l
         names = {"metric": phrases.label(metric), "baseline": phrases.baseline}
         axis = _axis(phrases, factors[0])
         title, note = phrases.text("figure.published", **names), phrases.text("figure.published_note")
-        charts.append(Lines(title, note, lines, axis, phrases.text("axis.relative", metric=phrases.label(metric)), "%"))
+        charts.append(Lines(title, note, lines, axis, "%"))
     return charts

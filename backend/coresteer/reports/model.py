@@ -105,7 +105,6 @@ class Lines(Struct, frozen=True, tag="lines"):
     note: str
     lines: list[Line]
     x_axis: str
-    y_axis: str
     unit: str
     mark: tuple[float, str] | None = None
 

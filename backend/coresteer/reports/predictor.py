@@ -19,7 +19,7 @@ def predictor_blocks(phrases: Phrases) -> list[Block]:
         for arm, x, y in points
     ]
     title = phrases.text("predictor.figure", predictor=label, metric=phrases.label(phrases.primary))
-    chart = [Lines(title, phrases.text("predictor.figure_note"), lines, label, effect, "%")] if len(lines) > 1 else []
+    chart = [Lines(title, phrases.text("predictor.figure_note"), lines, label, "%")] if len(lines) > 1 else []
     rows = [
         [
             phrases.name(each.arm),

@@ -22,11 +22,7 @@ def tune_blocks(phrases: Phrases) -> list[Block]:
         if each.cost and each.latency
     ]
     title, note = phrases.text("tune.figure", **metrics), phrases.text("tune.front_note")
-    chart = (
-        [Lines(title, note, lines, metrics["metric"], metrics["latency"], phrases.unit(latency))]
-        if len(lines) > 1
-        else []
-    )
+    chart = [Lines(title, note, lines, metrics["metric"], phrases.unit(latency))] if len(lines) > 1 else []
     columns = [
         *(phrases.text(f"column.{name}") for name in ("arm", "runs")),
         *metrics.values(),
