@@ -67,7 +67,7 @@ class Probe:
     url: str
     figures: Figures = field(default_factory=Figures)
     _sent: dict[int, float] = field(default_factory=dict)
-    _changes: "asyncio.Queue[tuple[str, float]]" = field(default_factory=asyncio.Queue)
+    _changes: "asyncio.Queue[tuple[str, str, float]]" = field(default_factory=asyncio.Queue)
     _applies: "asyncio.Queue[tuple[Apply, float]]" = field(default_factory=asyncio.Queue)
 
     async def send_samples(self) -> None:
@@ -84,7 +84,7 @@ class Probe:
             if isinstance(frame, str):
                 event = json.loads(frame)
                 if event["type"] == "change" and event["change"]["node_id"] == self.agent.node_id:
-                    await self._changes.put((event["change"]["state"], at))
+                    await self._changes.put((event["change"]["id"], event["change"]["state"], at))
                 continue
             (length,) = struct.unpack_from("<I", frame)
             header = json.loads(frame[4 : 4 + length])
@@ -114,15 +114,15 @@ class Probe:
         await _post(f"{self.url}/api/v1/nodes/{self.agent.node_id}/changes", {"plan": {"actions": [action]}})
         message, at = await self._applies.get()
         self.figures.to_agent.append((at - began) * 1000)
-        self.figures.to_page.append((await self._shown("unconfirmed") - began) * 1000)
+        self.figures.to_page.append((await self._shown(message.change_id, "unconfirmed") - began) * 1000)
         ended = ChangeMessage(message.change_id, ChangeState.ROLLED_BACK, "Rolled back.", [], EndedBy.USER)
         await self.agent.say(ended)
-        await self._shown("rolled_back")
+        await self._shown(message.change_id, "rolled_back")
 
-    async def _shown(self, state: str) -> float:
+    async def _shown(self, change_id: str, state: str) -> float:
         while True:
-            found, at = await self._changes.get()
-            if found == state:
+            *found, at = await self._changes.get()
+            if found == [change_id, state]:  # a change before may be shown once more
                 return at
 
 

@@ -254,6 +254,16 @@ def test_a_move_that_does_not_pay_off_is_rolled_back_and_not_tried_again() -> No
     assert again.memory.moves[0].rejected_s is None, "it is measured as if for the first time"
 
 
+def test_a_process_moves_back_only_for_twice_the_gain_from_the_round_that_shows_its_move_on() -> None:
+    spec, size = Numa(gain=1.2), GIB // 8
+    memory = first(view(task()), spec).memory
+    assert isinstance(memory, NumaMemory)
+    elsewhere = {0: size * 3 // 10, 1: size * 7 // 10}  # its memory has changed: back, it would be 1.3 times as fast
+    moved = task(affinity="0-3", cpu=0, cpu_nodes={0: 1.0}, memory=elsewhere)
+    assert proposed(first(view(replace(moved, affinity="0-7")), spec)) == {"task/10/affinity": "4-7"}
+    assert proposed(decide(view(moved, time_s=1005.0), spec, Scope(), memory)) == {}
+
+
 def test_a_page_move_that_was_never_written_is_neither_measured_nor_rolled_back() -> None:
     pinned = task(affinity="4-7")
     spec = replace(SPEC, pins={"postgres": "1"})

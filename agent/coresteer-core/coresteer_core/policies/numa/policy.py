@@ -163,7 +163,8 @@ class _Round:
         if move is None:
             return self._same_gains
         gains = list(self._same_gains)
-        if move.applied and (index := self.index_of.get(move.origin)) is not None:
+        is_applied = move.applied or _is_applied(move, task)
+        if is_applied and (index := self.index_of.get(move.origin)) is not None:
             gains[index] = 1.0 + 2.0 * (gain - 1.0)
         if move.rejected_s is not None and now - move.rejected_s < past.REJECTED_S:
             gains[self.index_of[move.node]] = inf
