@@ -84,7 +84,7 @@ class Readiness:
         self._database = database
         self._broker = broker
         self._registry = registry
-        self._folders = (config.state_dir / "postgres" / "data", config.state_dir)
+        self._data = config.state_dir / "postgres" / "data"
 
     async def reasons(self, *, is_started: bool) -> list[Reason]:
         """Return why the backend cannot do its work, an empty list when it can. is_started: its features run."""
@@ -112,30 +112,26 @@ class Readiness:
         return reasons
 
     def disk(self) -> str | None:
-        """Return why the database's disk has too little room, None while it has enough."""
-        for folder in self._folders:
-            try:
-                disk = os.statvfs(folder)
-            except OSError:  # the database is elsewhere, so only it can tell
-                if self._database.is_disk_full:
-                    return (
-                        "The database has just refused to store something because its disk is full: free space there."
-                    )
-                continue
-            free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-            needed = max(MIN_FREE_BYTES, min(total * MIN_FREE_SHARE, ENOUGH_FREE_BYTES))
-            if free < needed:
-                return (
-                    f"The disk of {folder} has {free / 1024**2:.0f} MiB free of {total / 1024**2:.0f}; the database "
-                    f"needs {needed / 1024**2:.0f}. Free space on it, or lower CORESTEER_RETENTION_BYTES."
-                )
+        """Return why the database's disk has too little room, None while it has enough or nothing is known of it."""
+        try:
+            disk = os.statvfs(self._data)
+        except OSError:  # the database is not the built-in one, so only it can tell
+            if self._database.is_disk_full:
+                return "The database has just refused to store something because its disk is full: free space there."
             return None
+        free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+        needed = max(MIN_FREE_BYTES, min(total * MIN_FREE_SHARE, ENOUGH_FREE_BYTES))
+        if free < needed:
+            return (
+                f"The disk of {self._data} has {free / 1024**2:.0f} MiB free of {total / 1024**2:.0f}; the database "
+                f"needs {needed / 1024**2:.0f}. Free space on it, or lower CORESTEER_RETENTION_BYTES."
+            )
         return None
 
     def disk_used_percent(self) -> float | None:
-        """Return the used part of the database's disk in percent, None where the database is elsewhere."""
+        """Return the used part of the built-in database's disk in percent, None for another database."""
         try:
-            disk = os.statvfs(self._folders[0])
+            disk = os.statvfs(self._data)
         except OSError:
             return None
         usable = disk.f_blocks - disk.f_bfree + disk.f_bavail  # as df: without what is reserved for root

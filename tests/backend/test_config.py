@@ -248,3 +248,19 @@ def test_a_mistake_in_the_file_is_named(file: Path, text: str, said: str, capsys
     file.write_text(text)
     assert main(["openapi"]) == 1
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("CORESTEER_OIDC_ISSUER", "https://login.example.com", "CORESTEER_OIDC_ISSUER also needs"),
+        ("CORESTEER_OIDC_ROLES", "sre=admin", 'must be JSON, such as {"sre": "admin"}'),
+    ],
+)
+def test_a_mistake_in_the_settings_of_single_sign_on_is_a_sentence(
+    name: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert main(["openapi"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line

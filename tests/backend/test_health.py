@@ -28,11 +28,13 @@ FREED = "DROP TRIGGER full_disk ON node; DROP FUNCTION fail_as_on_a_full_disk"
 
 @pytest.fixture(autouse=True)
 def disk(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The file system of the state folder: 100 GiB, half of it free. The database is on another machine."""
-    disk = SimpleNamespace(f_frsize=4096, f_blocks=100 * 2**18, f_bavail=50 * 2**18)
+    """The file system of the state folder: 100 GiB, half of it free. has_database: the built-in one is there."""
+    disk = SimpleNamespace(
+        f_frsize=4096, f_blocks=100 * 2**18, f_bavail=50 * 2**18, f_bfree=50 * 2**18, has_database=True
+    )
 
     def statvfs(path: Path) -> SimpleNamespace:
-        if path.name == "data":
+        if path.name == "data" and not disk.has_database:
             raise FileNotFoundError
         return disk
 
@@ -77,6 +79,14 @@ async def test_health_is_not_ok_with_a_nearly_full_disk(
         assert "CORESTEER_RETENTION_BYTES" in found["disk"]
 
 
+async def test_the_state_folders_disk_is_not_taken_for_that_of_a_database_elsewhere(
+    backend: Backend, disk: SimpleNamespace
+) -> None:
+    disk.f_bavail, disk.has_database = 0, False
+    assert await reasons(backend) == {}
+    assert backend.app.state.readiness.disk_used_percent() is None
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def full_database(backend: Backend, owner_url: str) -> AsyncIterator[str]:
     """The path of a node that the database cannot change, because its disk is full."""
@@ -88,8 +98,9 @@ async def full_database(backend: Backend, owner_url: str) -> AsyncIterator[str]:
 
 
 async def test_a_change_that_the_full_disk_prevents_says_so_and_what_to_do(
-    backend: Backend, full_database: str
+    backend: Backend, full_database: str, disk: SimpleNamespace
 ) -> None:
+    disk.has_database = False
     operator = await backend.client("operator")
     answer = await operator.patch(full_database, {"labels": {"rack": "7"}})
     assert answer.status_code == 507

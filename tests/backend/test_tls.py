@@ -20,6 +20,7 @@ from tests.backend.fake_agent import hello
 from tests.support.polling import PATIENCE_S, poll_async
 from websockets.asyncio.client import connect
 
+from coresteer.cli.api_client import ApiClient, UnreachableError
 from coresteer.cli.main import main
 from coresteer.config import Config
 from coresteer.http_server import limits, private_ca, server
@@ -112,8 +113,9 @@ async def test_an_agent_sends_its_key_to_no_backend_of_another_authority(
         link = Link(elsewhere, hello(), inbox)
         link.start()
         async with asyncio.timeout(PATIENCE_S):
-            while "CERTIFICATE_VERIFY_FAILED" not in caplog.text:  # noqa: ASYNC110 - a log line sends no event
+            while "enrol this node again" not in caplog.text:  # noqa: ASYNC110 - a log line sends no event
                 await asyncio.sleep(0.01)
+        assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
         await asyncio.to_thread(link.stop)
         assert not other.app.state.registry.get(key.node_id).connected
 
@@ -124,6 +126,11 @@ async def test_a_browser_that_trusts_the_authority_is_answered(secure: Backend, 
     with pytest.raises(requests.exceptions.SSLError):
         await secure.anonymous().get("/api/v1/health")
     assert (await client.get("/ca.pem")).text == ca_text
+
+
+async def test_a_command_that_does_not_trust_the_authority_says_how_it_can(secure: Backend) -> None:
+    with pytest.raises(UnreachableError, match=r"is not trusted .* SSL_CERT_FILE"):
+        await asyncio.to_thread(ApiClient(secure.url, "token").get, "/nodes")
 
 
 @pytest.mark.parametrize("later", [{}, {"tls_cert": "server.pem", "tls_key": "server.key"}], ids=["proxy", "own"])
@@ -322,7 +329,7 @@ def test_the_certificate_is_for_every_name_that_the_backend_answers_to(tmp_path:
         ({"tls_cert": "/nowhere.pem", "tls_key": "/nowhere.key"}, "No such file"),
         ({"tls_key": "/nowhere.key"}, "need TLS"),
         ({"tls_client_ca": "/nowhere.pem"}, "need TLS"),
-        ({"tls": "auto", "tls_cert": "/nowhere.pem"}, "leave out --tls-cert"),
+        ({"tls": "auto", "tls_cert": "/nowhere.pem"}, "leave out --tls-cert .* or to serve with that one, --tls auto"),
         ({"tls": "auto", "tls_client_ca": "/nowhere.pem"}, "authority of client certificates"),
     ],
 )

@@ -83,6 +83,24 @@ def test_a_backend_with_a_public_name_answers_to_the_names_that_its_chart_uses()
 
 
 @needs_helm
+def test_a_backend_that_waits_is_not_restarted_and_trusts_the_proxies_that_the_values_name() -> None:
+    manifests = rendered(r"backend.trustedProxies=10.1.0.0/16\,10.2.0.1")
+    (backend,) = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    probes = [backend[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "liveness", "readiness")]
+    assert probes == ["/livez", "/livez", "/readyz"]
+    settings = {each["name"]: each.get("value") for each in backend["env"]}
+    assert Config(trusted_proxies=settings["CORESTEER_TRUSTED_PROXIES"]).trusted_proxies == "10.1.0.0/16,10.2.0.1"
+
+
+@needs_helm
+def test_the_backends_have_the_job_that_the_dashboard_selects() -> None:
+    (endpoint,) = of_kind(rendered("serviceMonitor.enabled=true"), "ServiceMonitor")["spec"]["endpoints"]
+    (relabelling,) = endpoint["relabelings"]
+    assert relabelling["targetLabel"] == "job"
+    assert f'job=\\"{relabelling["replacement"]}\\"' in (CHART.parents[1] / "grafana/coresteer.json").read_text()
+
+
+@needs_helm
 def test_several_backends_have_a_disruption_budget_and_need_nats() -> None:
     of_kind(rendered("backend.replicas=2", "nats.secret=coresteer-nats"), "PodDisruptionBudget")
     with pytest.raises(subprocess.CalledProcessError) as refused:

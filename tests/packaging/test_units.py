@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from pathlib import PurePosixPath
 
 import pytest
 import yaml
@@ -47,6 +48,13 @@ def test_whatever_stops_the_agent_gives_it_the_time_of_a_rollback() -> None:
 def test_the_container_of_the_agent_has_the_namespaces_that_it_observes() -> None:
     container = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"]["agent"]
     assert (container["network_mode"], container["pid"], container["cgroup"]) == ("host", "host", "host")
+
+
+def test_the_service_may_write_the_export_of_the_audit_log_that_the_documents_name() -> None:
+    unit = (UNITS / "coresteer-backend.service").read_text()
+    (folder,) = re.findall("^LogsDirectory=(.*)$", unit, re.MULTILINE)
+    (file,) = re.findall('audit_export = "(.*)"', (REPOSITORY / "docs/INSTALL.md").read_text())
+    assert PurePosixPath(file).parent == PurePosixPath("/var/log") / folder
 
 
 def test_a_load_that_exceeds_the_units_memory_ends_without_the_agent() -> None:

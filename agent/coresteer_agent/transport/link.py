@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from coresteer_agent.transport.enrol import EnrolError, NodeKey
 from coresteer_agent.transport.inbox import Allowance, Inbox
 from coresteer_agent.transport.key_ring import KeyRing
-from coresteer_agent.transport.link_error import LinkError, bounded_delay_s, key_refused, why_closed
+from coresteer_agent.transport.link_error import LinkError, bounded_delay_s, key_refused, unreachable, why_closed
 from coresteer_agent.transport.link_events import LinkEvent, Request
 from coresteer_agent.transport.retry import Backends, Backoff
 from coresteer_agent.transport.samples import OutgoingSamples
@@ -327,7 +327,7 @@ class Link:
         except ClosedError as error:
             raise why_closed(backend, error.close) from None
         except (OSError, UnicodeError, WebSocketException) as error:
-            raise LinkError(f"The backend {backend} cannot be reached: {error}.") from None
+            raise unreachable(backend, error, is_pinned=self._keys.key.ca != "") from None
 
     def _run_session(self, websocket: WebSocket) -> None:
         with self._lock:

@@ -42,6 +42,20 @@ def key_refused(backend: str) -> LinkError:
     return LinkError(f"{backend}: {_CLOSED[CloseCode.BAD_KEY]}", slow=True, bad_key=True)
 
 
+def unreachable(backend: str, error: Exception, *, is_pinned: bool) -> LinkError:
+    """Return the error for a backend to which no connection was made. is_pinned: only one authority is accepted."""
+    sentence = f"The backend {backend} cannot be reached: {error}."
+    if is_pinned:
+        from ssl import SSLCertVerificationError  # noqa: PLC0415 - the connection has imported it already
+
+        if isinstance(error, SSLCertVerificationError):
+            sentence += (
+                " This node accepts only the authority with which it enrolled. If the backend has another one now, "
+                "enrol this node again with a token that lets it rejoin: coresteer-agent enrol."
+            )
+    return LinkError(sentence)
+
+
 def why_closed(backend: str, frame: Close | None) -> LinkError:
     """Return the error for a connection that the backend closed with a frame; None: without one."""
     if frame is None:

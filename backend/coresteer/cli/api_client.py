@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import ssl
 import sys
 import time
 import urllib.error
@@ -132,6 +133,11 @@ class ApiClient:
                 raise _refused(error, self.url) from None
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise UnreachableError(
+                    f"The certificate of {self.url} is not trusted ({reason}). Name the file of its authority in "
+                    "SSL_CERT_FILE: with --tls auto, the backend's ca.pem."
+                ) from None
             raise UnreachableError(
                 f"No backend answers at {self.url} ({reason}). Start it with `coresteer up`, or set {URL} to another."
             ) from None

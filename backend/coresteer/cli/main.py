@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, TypeVar
 
 import pydantic
+import pydantic_settings
 
 from coresteer.cli import audit, backup, enrolment, papers, resources, simulation, supervisor, top
 from coresteer.cli.api_request import UsageError
@@ -64,8 +65,14 @@ def _reported(work: Callable[[], int], arguments: argparse.Namespace) -> int:
     try:
         return work()
     except pydantic.ValidationError as error:
-        for item in error.errors():
-            print(f"coresteer: {_setting(str(item['loc'][0]), arguments)}: {item['msg']}", file=sys.stderr)
+        for item in error.errors():  # without a place if settings do not fit together; the message names them then
+            place = f"{_setting(str(item['loc'][0]), arguments)}: " if item["loc"] else ""
+            print(f"coresteer: {place}{item['msg']}", file=sys.stderr)
+    except pydantic_settings.SettingsError:  # of the only setting that is not a plain text there
+        print(
+            'coresteer: CORESTEER_OIDC_ROLES in the environment must be JSON, such as {"sre": "admin"}.',
+            file=sys.stderr,
+        )
     except BrokenPipeError:  # who reads the output has enough, as head has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except tomllib.TOMLDecodeError as error:

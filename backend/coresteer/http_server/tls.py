@@ -68,7 +68,10 @@ def _load_certificate(context: ssl.SSLContext, config: Config) -> None:
 
 def _load_own(context: ssl.SSLContext, config: Config) -> None:
     if config.tls_cert is not None:
-        raise ListenError("--tls auto makes its own certificate; leave out --tls-cert (CORESTEER_TLS_CERT).")
+        raise ListenError(
+            "--tls auto makes its own certificate; leave out --tls-cert (CORESTEER_TLS_CERT), or to serve with that "
+            "one, --tls auto (CORESTEER_TLS)."
+        )
     from coresteer.http_server.private_ca import ensure_certificate  # noqa: PLC0415 - 10 MiB that others need not spend
 
     names = {"127.0.0.1", "::1", socket.gethostname(), config.host, *config.answered_names} - {*_WILDCARDS}

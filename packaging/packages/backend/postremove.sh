@@ -7,7 +7,7 @@ case "$1" in
     [ ! -d /run/systemd/system ] || systemctl daemon-reload
     ;;
   purge) # the database is the administrator's
-    rm -rf /var/lib/coresteer-backend
+    rm -rf /var/lib/coresteer-backend /var/log/coresteer
     ! getent passwd coresteer >/dev/null || userdel coresteer
     ! getent group coresteer >/dev/null || groupdel coresteer
     [ ! -d /etc/coresteer ] || rmdir --ignore-fail-on-non-empty /etc/coresteer # the agent's package may be there

@@ -47,7 +47,9 @@ SIGNALS: Mapping[str, Signal] = MappingProxyType(
             Of.POLICY,
             "metrics of its version that the proof found worse, in force or within the last 24 hours",
         ),
-        "disk_used_percent": Signal("Disk of the database", "%", Of.BACKEND, "used part of the database's disk"),
+        "disk_used_percent": Signal(
+            "Disk of the database", "%", Of.BACKEND, "used part of the built-in database's disk; unknown of any other"
+        ),
         **{
             name: Signal(metric.label, metric.unit, Of.NODE, "mean of a minute, which ended 1 to 2 minutes ago")
             for name, metric in FLEET_METRICS.items()
