@@ -140,14 +140,17 @@ async def test_a_rollout_waits_for_the_window_of_its_stage(
     monitor = RolloutMonitor(backend.app.state.policies)
     await monitor.check(datetime.now(UTC))
     path = f"/api/v1/rollouts/{rollout['id']}"
-    sentence = (await one.operator.get(path)).json()["sentence"]
-    assert sentence == "Waits in stage 1: no change window is open for 1 of its nodes."
+    waits = (await one.operator.get(path)).json()
+    assert waits["sentence"] == "Waits in stage 1: no change window is open for 1 of its nodes."
+    assert waits["remaining_s"] is None, "the stage begins anew, so nothing counts down"
     with monkeypatch.context() as patched:
         patched.setattr(rollout_monitor, "measure_stage", None)  # what would not be used is not measured
         await monitor.check(datetime.now(UTC) + timedelta(hours=1))
     await admin.delete(f"/api/v1/change-windows/{window['id']}")
     await monitor.check(datetime.now(UTC))
-    assert "Waits" not in (await one.operator.get(path)).json()["sentence"]
+    begun = (await one.operator.get(path)).json()
+    assert "Waits" not in begun["sentence"]
+    assert begun["remaining_s"] > 0
 
 
 @pytest.mark.parametrize("interrupted", [True, False], ids=["interrupted", "not begun"])

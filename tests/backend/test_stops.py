@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import pytest
 import pytest_asyncio
 from sqlalchemy import select
 from tests.backend.conftest import Backend, Client
@@ -13,7 +15,10 @@ from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 from tests.support.polling import poll_async
 
 from coresteer.audit.tables import AuditRow
+from coresteer.policies import rollout_monitor
 from coresteer.policies.rollout_monitor import RolloutMonitor
+from coresteer.policies.rollout_schemas import StageEvidence
+from coresteer.policies.tables import RolloutRow
 from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import EnforcementStop
 from coresteer_core.protocol import Policies, StoppedMessage, decode_to_agent
@@ -163,6 +168,36 @@ async def test_a_rollout_is_held_while_enforcement_is_stopped_on_a_node_of_it(
     await admin.post(f"/api/v1/stops/{stop['id']}/lift")
     await monitor.check(datetime.now(UTC))
     assert not (await node.operator.get(f"/api/v1/rollouts/{rollout['id']}")).json()["sentence"].startswith("Held")
+
+
+@pytest.mark.parametrize("stops", [True, False], ids=["a stop begins meanwhile", "no stop begins"])
+async def test_what_happens_while_a_stage_is_measured_counts_for_the_next_one(
+    backend: Backend,
+    admin: Client,
+    pool: tuple[str, list[PolicyNode]],
+    monkeypatch: pytest.MonkeyPatch,
+    stops: bool,
+) -> None:
+    label, (node, _) = pool
+    policy = await enforced(label, node)
+    path = f"/api/v1/policies/{policy['id']}"
+    await asked(node.operator, f"{path}/versions", {"body": policy["body"] | {"rank": 50}}, 201)
+    request = {"version": 2, "canary": 1, "batch": 1, "wait_s": 60}
+    rollout = await asked(node.operator, f"{path}/rollouts", request, 201)
+    due, clock = datetime.fromisoformat(rollout["stage_at"]) + timedelta(seconds=60), [0.0]
+
+    async def measured(_: object, row: RolloutRow, now: datetime) -> StageEvidence:
+        clock[0] += 64.0  # a slow Prometheus takes longer than the stage
+        if stops:
+            await begun(admin, label)
+        return StageEvidence(stage=row.stage, at=now, window_s=45.0, figures=[], sentence="No figures.")
+
+    monkeypatch.setattr(rollout_monitor, "measure_stage", measured)
+    monkeypatch.setattr(rollout_monitor, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    await RolloutMonitor(backend.app.state.policies).check(due)
+    found = (await node.operator.get(f"/api/v1/rollouts/{rollout['id']}")).json()
+    assert (found["stage"], found["sentence"].startswith("Held")) == ((0, True) if stops else (1, False))
+    assert datetime.fromisoformat(found["stage_at"]) >= due + timedelta(seconds=64)
 
 
 def observing(node: PolicyNode) -> dict[str, object]:

@@ -7,7 +7,7 @@ without figures passes because neither happened, and is recorded as passed witho
 import asyncio
 import logging
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -34,6 +34,10 @@ LOST_WITH_BACKEND_TIMES = 4.0
 
 def _is_due(row: RolloutRow, now: datetime) -> bool:
     return (now - row.stage_at).total_seconds() >= row.wait_s
+
+
+def _since(began: float) -> timedelta:
+    return timedelta(seconds=time.monotonic() - began)
 
 
 class RolloutMonitor:
@@ -74,12 +78,12 @@ class RolloutMonitor:
         async with self._context.database.session() as session:
             unfinished = (await repository.unfinished_rollouts(session)).values()
             ongoing = [row for row in unfinished if row.state in IN_PROGRESS_STATES]
-            stopped = await stops.stopped_nodes(session) if ongoing else frozenset()
             closed = await windows.closed_nodes(session) if ongoing else frozenset()
         failed: Exception | None = None
+        began = time.monotonic()
         for seen in ongoing:
             try:
-                await self._check_one(seen, now, stopped=stopped, closed=closed)
+                await self._check_one(seen, now + _since(began), closed=closed)
             except Exception as error:
                 failed = failed or error
         if failed is not None:
@@ -90,16 +94,17 @@ class RolloutMonitor:
             self._guardrails.forget()
         return bool(ongoing)
 
-    async def _check_one(
-        self, seen: RolloutRow, now: datetime, *, stopped: frozenset[int], closed: frozenset[int]
-    ) -> None:
+    async def _check_one(self, seen: RolloutRow, now: datetime, *, closed: frozenset[int]) -> None:
         if _is_due(seen, now) and not seen.sentence.startswith(rollouts.WAITS):
             # its time was over before a window closed, while samples of its nodes are awaited
             closed -= frozenset(seen.stages[seen.stage])
         is_measured = _is_due(seen, now) and closed.isdisjoint(seen.stages[seen.stage])
+        began = time.monotonic()
         # before the rows are locked, because it takes a while
         evidence = await measure_stage(self._context, seen, now) if is_measured else None
+        now += _since(began)  # else the next stage would have begun in the past
         async with self._context.database.session() as session:
+            stopped = await stops.stopped_nodes(session)
             policy = await repository.find_policy(session, seen.policy_id, lock=True)
             row = await repository.unfinished_rollout(session, seen.policy_id, lock=True)
             if row is not None and row.state in IN_PROGRESS_STATES:

@@ -30,7 +30,7 @@ class RolloutState(StrEnum):
 class StageVerdict(StrEnum):
     """What a stage of a rollout shows about one metric. higher, lower: where neither is better.
 
-    not_compared: no node waited, so only before and after are known.
+    not_compared: no node that waited has a value, so only before and after are known.
     """
 
     IMPROVES = "improves"
@@ -45,8 +45,8 @@ class StageVerdict(StrEnum):
 class StageFigure(BaseModel):
     """One metric of a stage. before, after: of its nodes together; change: relative, the mean of its nodes.
 
-    waiting_change: of the nodes that waited, None without any. effect: the difference of both with its interval, which
-    is None for too few nodes.
+    waiting_change: of the nodes that waited, None without a value. effect: the difference of both with its interval,
+    which is None for too few nodes, and for nodes that do not vary.
     """
 
     metric: str
@@ -74,12 +74,16 @@ class EvidenceBasis(StrEnum):
 
 
 class StageEvidence(BaseModel):
-    """The figures on which a stage of a rollout passed or failed. window_s: length of time before and after."""
+    """The figures on which a stage of a rollout passed or failed. window_s: length of time before and after.
+
+    lost_traffic: whether all of its nodes lost their traffic, and no waiting node did; the stage failed then.
+    """
 
     stage: int
     at: datetime
     window_s: float
     figures: list[StageFigure]
+    lost_traffic: bool = False
     sentence: str
 
     @computed_field  # type: ignore[prop-decorator]  # mypy allows none above @property, pydantic needs it
@@ -95,7 +99,8 @@ class Rollout(BaseModel):
     """A policy version on its way to the nodes, in stages. from_version: the one they had before, None for none.
 
     stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
-    completed stages. remaining_s: seconds until the stage may end, at this answer; None unless it is in progress.
+    completed stages. remaining_s: seconds until the stage may end, at this answer; 0 while samples of its nodes are
+    awaited; None unless it is in progress, and while it waits for a change window or the end of a stop of enforcement.
     evidence: of the stages that have ended.
     """
 

@@ -154,7 +154,12 @@ def enter_stage(row: RolloutRow, stage: int, now: datetime) -> None:
 def note_begin(row: RolloutRow, idle: frozenset[int], now: datetime) -> None:
     """Note when a node of the present stage can enforce the version first. idle: nodes on which nothing is enforced."""
     if row.begun_at is None and not idle.issuperset(row.stages[row.stage]):
-        row.begun_at = now if row.sentence.startswith((HELD, WAITS)) else row.stage_at
+        row.begun_at = now if is_paused(row) else row.stage_at
+
+
+def is_paused(row: RolloutRow) -> bool:
+    """Return whether a stage waits for the end of a stop of enforcement, or for a change window, to begin anew."""
+    return row.sentence.startswith((HELD, WAITS))
 
 
 def hold(row: RolloutRow, now: datetime, stopped: int) -> None:
@@ -233,7 +238,7 @@ def to_schema(row: RolloutRow, now: datetime) -> Rollout:
         done_nodes=[node_id for stage in completed for node_id in stage],
         sentence=row.sentence,
         wait_s=row.wait_s,
-        remaining_s=left_s if row.state in IN_PROGRESS_STATES else None,
+        remaining_s=left_s if row.state in IN_PROGRESS_STATES and not is_paused(row) else None,
         guardrails=[GuardrailIn.model_validate(guardrail) for guardrail in row.guardrails],
         stage_at=row.stage_at,
         started_at=row.started_at,

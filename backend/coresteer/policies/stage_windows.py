@@ -63,8 +63,11 @@ async def measure_stage(context: PolicyContext, row: RolloutRow, now: datetime) 
     changed, waiting = [
         await reader.read(node_ids, (begun_at - window, begun_at), (end - window, end)) for node_ids in both
     ]
+    number_waiting = sum(node_id in names for node_id in later)
     return stage_evidence(
-        StageOfRollout(row.stage, len(row.stages), end, window.total_seconds()),
+        StageOfRollout(
+            row.stage, len(row.stages), end, window.total_seconds(), number_waiting, body.proof.min_bit_per_s
+        ),
         [*dict.fromkeys((body.proof.metric, *body.proof.others))],
         changed,
         waiting,

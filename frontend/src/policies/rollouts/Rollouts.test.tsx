@@ -64,6 +64,8 @@ test("a stage counts down from the answer, whatever the browser's clock says", (
   expect(screen.getByText("stage 2 of 3, next in 0:40")).toBeTruthy();
   act(() => void vi.advanceTimersByTime(10_000));
   expect(screen.getByText("in progress, 0:30 left")).toBeTruthy();
+  act(() => void vi.advanceTimersByTime(30_000));
+  expect(screen.getByText("stage 2 of 3, waits for the samples of its nodes")).toBeTruthy();
   vi.useRealTimers();
 });
 

@@ -140,7 +140,10 @@ function Progress({ rollout, labels }: { rollout: Rollout; labels: Record<string
             {done} of {formatCount(all, "node")} passed
           </b>
           <span className={`muted ${styles.left}`}>
-            {remaining !== null && `stage ${rollout.stage + 1} of ${stages.length}, next in ${countdown(remaining)}`}
+            {remaining !== null &&
+              `stage ${rollout.stage + 1} of ${stages.length}, ${
+                remaining > 0 ? `next in ${countdown(remaining)}` : "waits for the samples of its nodes"
+              }`}
           </span>
         </div>
         <StageTable rollout={rollout} />

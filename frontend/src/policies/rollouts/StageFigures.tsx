@@ -45,7 +45,7 @@ export function StageFigures({ evidence }: { evidence: Schemas["StageEvidence"] 
 }
 
 function Row({ figure }: { figure: Figure }) {
-  const { label, unit, before, after, change, waiting_change, effect, low, high, verdict } = figure;
+  const { label, unit, before, after, change, waiting_change, effect, low, high, verdict, sentence } = figure;
   return (
     <tr>
       <td>{unit === "" ? label : `${label}, ${unit}`}</td>
@@ -55,10 +55,10 @@ function Row({ figure }: { figure: Figure }) {
         {percent(change)}
       </td>
       <td className="n" title={formatCount(figure.waiting_nodes, "node")}>
-        {waiting_change === null ? <Unknown why="No node waits any more." /> : percent(waiting_change)}
+        {waiting_change === null ? <Unknown why={sentence} /> : percent(waiting_change)}
       </td>
       <td className="n">
-        {effect === null ? <Unknown why="No node waits with which to compare." /> : percent(effect)}
+        {effect === null ? <Unknown why={sentence} /> : percent(effect)}
         {low !== null && high !== null && ` [${percent(low)}, ${percent(high)}]`}
       </td>
       <td className={WORDS[verdict].tone}>{WORDS[verdict].text}</td>

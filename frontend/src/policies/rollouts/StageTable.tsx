@@ -63,7 +63,7 @@ export function StageTable({ rollout }: { rollout: Rollout }) {
                 )}
                 <td className={stage.tone}>
                   {stage.state}
-                  {present && remaining !== null && `, ${countdown(remaining)} left`}
+                  {present && remaining !== null && remaining > 0 && `, ${countdown(remaining)} left`}
                 </td>
               </tr>
             );
