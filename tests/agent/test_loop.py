@@ -30,7 +30,7 @@ from coresteer_agent.runtime.nic_learning import NicLearningFile
 from coresteer_agent.runtime.schedule import Schedule
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Link
-from coresteer_core.changes.events import ApplyRequested
+from coresteer_core.changes.events import ApplyRequested, BackendReconnected
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.node.nic import CoalescingPoint, DriverRecord, DriverResponse, NicKnowledge, Verdict
@@ -401,6 +401,7 @@ def test_policies_are_evaluated_with_recent_rates_and_network_processes(
     flows = [[talker], [talker], [], []]
     views: list[View] = []
     said: list[FlowsMessage | DecisionMessage] = []
+    repeated: list[DecisionMessage] = []
 
     def decide(view: View, *_: object) -> Decision:
         views.append(view)
@@ -410,7 +411,9 @@ def test_policies_are_evaluated_with_recent_rates_and_network_processes(
 
     monkeypatch.setattr(engine, "decide", decide)
     monkeypatch.setattr(FlowReader, "read", lambda *_: flows.pop(0))
-    monkeypatch.setattr(Link, "send_decision", lambda _, message: said.append(message))
+    monkeypatch.setattr(
+        Link, "send_decision", lambda _, message, again=False: (repeated if again else said).append(message)
+    )
     monkeypatch.setattr(Link, "send_flows", lambda _, message: said.append(message))
     monkeypatch.setattr(loop, "ROUND_PERIOD_S", 0.3)
     agent = agent_here(root, tmp_path / "state")
@@ -435,6 +438,8 @@ def test_policies_are_evaluated_with_recent_rates_and_network_processes(
     assert irq is not None
     assert irq.requested == "1"
     assert told[-1].ended_by is EndedBy.AGENT_RESTART
+    agent._handle(BackendReconnected())
+    assert repeated == [decisions[-1]]
     again = agent_here(root, tmp_path / "state")
     again._check_node()
     flows.append([])

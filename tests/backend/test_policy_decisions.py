@@ -113,6 +113,25 @@ async def test_word_of_a_change_that_comes_before_its_decision_is_not_lost(node:
     assert (await node.get("decisions"))[0]["outcome"] == "rolled_back"
 
 
+async def test_decisions_that_are_sent_again_are_stored_once_and_one_that_was_lost_brings_its_change(
+    node: PolicyNode,
+) -> None:
+    """Of three, the second was lost with a connection; the report of its change came without it."""
+    policy = await created(node, node.body())
+    first, second, third = changes = [str(uuid4()) for _ in range(3)]
+    evaluation = await node.evaluate(policy, node.action(), change_id=first)
+    await node.evaluate(policy, node.action(), change_id=third)
+    await node.agent.say(report(second, ChangeState.ROLLED_BACK, "Too many drops.", EndedBy.GUARDRAIL))
+    assert await seen(node, second) is ChangeState.ROLLED_BACK
+    await node.agent.websocket.close()
+    await node.agent.connect()
+    await node.agent.greet()
+    await node.tell(*(DecisionMessage(now_ms(), evaluation, change_id) for change_id in changes))
+    assert sorted(each["change_id"] for each in await node.get("decisions")) == sorted(changes)
+    change = (await node.operator.get(f"/api/v1/changes/{second}")).json()
+    assert (change["state"], change["ended_by"]) == ("rolled_back", "guardrail")
+
+
 async def test_a_change_of_another_node_is_ignored(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     change_id = str(uuid4())

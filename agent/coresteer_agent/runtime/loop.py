@@ -121,6 +121,7 @@ class Agent:
         self._policies = PolicyRunner(
             self._changes,
             self._link.send_decision,
+            repeat=partial(self._link.send_decision, again=True),
             report_stops=self._link.send_now,
             state=file.read(),
             save=file.write,

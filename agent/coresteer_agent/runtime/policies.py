@@ -49,8 +49,9 @@ SKIPPED_REPORT_S = 60.0
 class PolicyRunner:
     """Evaluates and applies the policies of one node.
 
-    state: saved by the last run; save: saves it. report, report_stops: send to the backend. ended: returns the held
-    settings that no longer exist. observe_only: the agent may not write, so every policy only observes.
+    state: saved by the last run; save: saves it. report, report_stops: send to the backend. repeat: sends a decision
+    once more; None: report does. ended: returns the held settings that no longer exist. observe_only: the agent may not
+    write, so every policy only observes.
     While a stop of enforcement applies, nothing is written but what an experiment's policy has set is restored.
     """
 
@@ -59,6 +60,7 @@ class PolicyRunner:
         changes: ChangeHandler,
         report: Callable[[DecisionMessage], None],
         *,
+        repeat: Callable[[DecisionMessage], None] | None = None,
         report_stops: Callable[[StoppedMessage], None] = lambda _: None,
         state: PolicyState | None = None,
         save: Callable[[PolicyState], None] = lambda _: None,
@@ -67,6 +69,7 @@ class PolicyRunner:
     ) -> None:
         self._changes = changes
         self._report = report
+        self._repeat = repeat or report
         self._tracked = PolicyChanges(changes, state or PolicyState())
         self._save_state = save
         self._unleased = self._state.policies
@@ -183,7 +186,7 @@ class PolicyRunner:
     def report_again(self) -> None:
         """Report the last evaluations again after a reconnect, because the latest messages may be lost."""
         for message in self._reported.values():
-            self._report(message)
+            self._repeat(message)
 
     def step(self, view: View) -> frozenset[str]:
         """Evaluate and apply all policies once; return the keys of settings written or tried.

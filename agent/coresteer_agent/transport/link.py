@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from coresteer_agent.transport.decisions import OutgoingDecisions
 from coresteer_agent.transport.enrol import EnrolError, NodeKey
 from coresteer_agent.transport.inbox import Allowance, Inbox
 from coresteer_agent.transport.key_ring import KeyRing
@@ -20,7 +21,6 @@ from coresteer_agent.transport.link_error import LinkError, bounded_delay_s, key
 from coresteer_agent.transport.link_events import LinkEvent, Request
 from coresteer_agent.transport.retry import Backends, Backoff
 from coresteer_agent.transport.samples import OutgoingSamples
-from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
 from coresteer_agent.transport.websocket import (
     Allowances,
     ClosedError,
@@ -43,6 +43,7 @@ from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     RSS_CONTEXTS,
     Ack,
+    ChangeAck,
     ClassesMessage,
     Clock,
     CloseCode,
@@ -84,6 +85,9 @@ MAX_WARNINGS = 100
 MAX_ANSWERS_BYTES = 4 * 1024 * 1024
 """Messages that the backend requested, directly or not, and does not read."""
 
+_INTERNAL_ERROR = 1011
+_REFUSED = frozenset({CloseCode.BAD_FRAME, CloseCode.TOO_LARGE, _INTERNAL_ERROR})
+"""Close codes of a backend that cannot store something that the agent sent."""
 
 _FASTEST = 1
 
@@ -142,7 +146,7 @@ class Link:
         """The newest, not sent because nobody needs them."""
         self._holds_next_flows = False
         self._knows_rss_contexts = False
-        self._decisions = UnacknowledgedBuffer(MAX_DECISIONS, MAX_DECISIONS_BYTES)
+        self._decisions = OutgoingDecisions(MAX_DECISIONS, MAX_DECISIONS_BYTES)
         self._urgent: deque[bytes] = deque()
         self._urgent_bytes = 0
         self._welcomed = False
@@ -242,12 +246,16 @@ class Link:
         if self._held_flows is not None:
             self._flows, self._held_flows, self._holds_next_flows = self._held_flows, None, True
 
-    def send_decision(self, message: DecisionMessage) -> None:
-        """Buffer a decision until it is sent, before all later messages about its change."""
+    def send_decision(self, message: DecisionMessage, *, again: bool = False) -> None:
+        """Buffer a decision until it is sent, before all later messages about its change.
+
+        If it began a change, it is sent again after each reconnect until the change is acknowledged. again: it was sent
+        before, and is buffered until it is sent only.
+        """
         frame = zlib.compress(encode(message), _FASTEST)
         with self._lock:
             self._release_flows()
-            self._decisions.append(self._decisions.next_seq, self._decisions.next_seq, frame)
+            self._decisions.append(None if again else message.change_id, frame)
         self._wakeup.wake()
 
     def _run(self) -> None:
@@ -325,6 +333,9 @@ class Link:
                 f"{backend} answers with HTTP status {status} instead of a WebSocket.", retry_after_s=retry_after_s
             ) from None
         except ClosedError as error:
+            if error.close is not None and error.close.code in _REFUSED:
+                with self._lock:
+                    self._decisions.forget_sent()
             raise why_closed(backend, error.close) from None
         except (OSError, UnicodeError, WebSocketException) as error:
             raise unreachable(backend, error, is_pinned=self._keys.key.ca != "") from None
@@ -380,6 +391,7 @@ class Link:
             self._knows_rss_contexts = RSS_CONTEXTS in welcome.features
             self._samples.begin(welcome.acked_seq, columns=known, block_s=welcome.block_s)
             self._unsent = list(self._latest)
+            self._decisions.begin()
             self._welcomed = True
             self._overflowed = False
             self._was_welcomed = True
@@ -414,11 +426,10 @@ class Link:
     def _next_frame(self) -> bytes | None:
         """Return the most urgent buffered frame, None without one."""
         with self._lock:
-            if self._flows is not None and len(self._decisions):  # which name processes that are in them
+            if self._flows is not None and self._decisions.unsent:  # which name processes that are in them
                 flows, self._flows = self._flows, None
                 return flows
             if (decision := self._decisions.next_frame()) is not None:
-                self._decisions.acknowledge(self._decisions.first_seq)
                 frame = zlib.decompress(decision)
                 return frame if self._knows_rss_contexts else without_rss_contexts(frame)
             if self._urgent:
@@ -484,9 +495,15 @@ class Link:
             case Welcome():
                 log.warning("%s sent Welcome twice.", self._backends.current)
             case _:
-                if not self._requests.spend():
-                    raise FloodError("more requests than an agent accepts")
-                if not isinstance(message, NewKey):
-                    self._inbox.put(message, size)
-                elif self._keys.replace(message.key):
-                    self.send_now(KeyStored(hashlib.sha256(message.key.encode()).hexdigest()))
+                self._handle_request(message, size)
+
+    def _handle_request(self, message: NewKey | Request, size: int) -> None:
+        if not self._requests.spend():
+            raise FloodError("more requests than an agent accepts")
+        if isinstance(message, ChangeAck):
+            with self._lock:
+                self._decisions.acknowledge(message.change_id)
+        if not isinstance(message, NewKey):
+            self._inbox.put(message, size)
+        elif self._keys.replace(message.key):
+            self.send_now(KeyStored(hashlib.sha256(message.key.encode()).hexdigest()))

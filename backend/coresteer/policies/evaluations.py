@@ -55,6 +55,8 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
         known = None if before is None else (before.evaluation, before.change_id, before.holdout)
         if known == (encoded, change_id, holdout):
             return
+        if change_id is not None and await repository.has_decision(session, node_id, policy_id, change_id):
+            return
         name = await repository.policy_name(session, policy_id)
         persisted = evaluation.policy_id == PERSISTED_POLICY_ID
         policy_name = PERSISTED_POLICY if persisted else name or evaluation.policy_id

@@ -134,6 +134,14 @@ async def last_decision(session: AsyncSession, node_id: int, policy_id: int) -> 
     return (await session.scalars(query.order_by(DecisionRow.id.desc()).limit(1))).one_or_none()
 
 
+async def has_decision(session: AsyncSession, node_id: int, policy_id: int, change_id: UUID) -> bool:
+    """Return whether the decision of a policy on a node that began this change is stored."""
+    query = select(DecisionRow.id).where(
+        DecisionRow.node_id == node_id, DecisionRow.policy_id == policy_id, DecisionRow.change_id == change_id
+    )
+    return await session.scalar(query.limit(1)) is not None
+
+
 async def decisions(
     session: AsyncSession, node_id: int, filters: TimeFilter
 ) -> Sequence[tuple[DecisionRow, str | None]]:

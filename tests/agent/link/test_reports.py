@@ -21,7 +21,9 @@ from coresteer_core.policies.base import Evaluation, Mode
 from coresteer_core.protocol import (
     RSS_CONTEXTS,
     Apply,
+    ChangeAck,
     Clock,
+    CloseCode,
     DecisionMessage,
     Detail,
     FlowsMessage,
@@ -86,6 +88,58 @@ def test_decisions_are_buffered_oldest_first_and_precede_their_changes(backend: 
         DecisionMessage(time_ms, Evaluation("1", 1, Mode.ENFORCE, "")) for time_ms in range(1, MAX_DECISIONS + 1)
     ]
     assert node.next() == BackendReconnected()
+
+
+def decided(time_ms: int, change_id: str | None = None) -> DecisionMessage:
+    return DecisionMessage(time_ms, Evaluation("1", 1, Mode.ENFORCE, ""), change_id)
+
+
+def reconnected(backend: Backend, node: Node) -> Connection:
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome(features=[RSS_CONTEXTS])
+    while node.next() != BackendReconnected():
+        pass
+    return connection
+
+
+def test_a_decision_that_began_a_change_is_sent_again_until_the_change_is_acknowledged(
+    backend: Backend, node: Node
+) -> None:
+    connection = reconnected(backend, node)
+    for decision in (decided(1, "a"), decided(2), decided(3, "b")):
+        node.link.send_decision(decision)
+        assert connection.hear() == decision
+    connection.close()
+    assert node.next() == BackendLost()
+    node.link.send_decision(decided(4, "c"))
+    connection = reconnected(backend, node)
+    ended = ChangeMessage("a", ChangeState.CONFIRMED, "x", [])
+    node.link.send_now(ended)
+    assert [connection.hear() for _ in range(4)] == [decided(1, "a"), decided(3, "b"), decided(4, "c"), ended]
+    connection.websocket.send(encode(ChangeAck("a", ChangeState.CONFIRMED)))
+    assert node.next() == ChangeAck("a", ChangeState.CONFIRMED)
+    connection.close()
+    connection = reconnected(backend, node)
+    node.link.send_decision(decided(1, "a"), again=True)
+    assert [connection.hear() for _ in range(3)] == [decided(3, "b"), decided(4, "c"), decided(1, "a")]
+    connection.close()
+    connection = reconnected(backend, node)
+    node.link.send_decision(decided(5))
+    assert [connection.hear() for _ in range(3)] == [decided(3, "b"), decided(4, "c"), decided(5)]
+
+
+@pytest.mark.parametrize("code", [CloseCode.BAD_FRAME, CloseCode.TOO_LARGE, 1011])
+def test_a_backend_that_refuses_a_decision_does_not_get_it_at_each_reconnect(
+    backend: Backend, node: Node, code: int
+) -> None:
+    connection = reconnected(backend, node)
+    node.link.send_decision(decided(1, "a"))
+    assert connection.hear() == decided(1, "a")
+    connection.close(code, "It is of days to come.")
+    connection = reconnected(backend, node)
+    node.link.send_decision(decided(2, "b"))
+    assert connection.hear() == decided(2, "b")
 
 
 MOVE = Action("irq/41/affinity", "0", "1", "")
