@@ -106,6 +106,7 @@ from coresteer.replicas.membership import Membership
 from coresteer.replicas.relay import Relay
 from coresteer.reports.endpoints import router as reports_router
 from coresteer.reports.endpoints import shared_router
+from coresteer.reports.shared import SharedReports
 from coresteer.simulated_nodes.endpoints import router as simulated_nodes_router
 from coresteer.simulated_nodes.service import SimulatedFleet
 from coresteer.simulation import endpoints as simulation
@@ -189,7 +190,7 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
     app.state.unanswered_changes = UnansweredChanges(database, connections)
     app.state.observer = Observer(database, bus, registry, ingest)
     app.state.suggester = Suggester(database, ingest, registry)
-    app.state.prometheus = PrometheusReader()
+    app.state.prometheus, app.state.shared_reports = PrometheusReader(), SharedReports(database)
     app.state.policies = PolicyContext(
         database, bus, connections, registry, interest, ingest, app.state.prometheus.read
     )

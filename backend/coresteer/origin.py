@@ -27,8 +27,8 @@ def is_cross_origin(connection: HTTPConnection) -> bool:
     return netloc.lower() != connection.headers.get("host", "").lower()
 
 
-def network_of(address: str) -> str:
-    """Return the address, or the /64 of an IPv6 address, the smallest network that one customer gets."""
+def network_of(address: str, bits: int = 64) -> str:
+    """Return the address, or the network of an IPv6 address. bits: 64 is the smallest network that a customer gets."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -37,4 +37,4 @@ def network_of(address: str) -> str:
         return address
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
-    return str(ipaddress.IPv6Network((parsed, 64), strict=False))
+    return str(ipaddress.IPv6Network((parsed, bits), strict=False))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from coresteer_core.cpuset import CpuListError, parse_cpu_list
+from coresteer_core.cpuset import CpuListError, check_cpu_list
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _JSON_ESCAPE = re.compile(rb"\\[^\"]")
@@ -45,7 +45,7 @@ def invalid_cpu_list(texts: Iterable[str | None]) -> str | None:
     """Return which text is not a CPU list, None if none; empty texts and None are valid."""
     for text in {text for text in texts if text}:
         try:
-            parse_cpu_list(text)
+            check_cpu_list(text)
         except CpuListError as error:
             return str(error)
     return None

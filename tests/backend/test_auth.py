@@ -1,12 +1,19 @@
 import asyncio
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import text, update
 from tests.backend.conftest import PASSWORD, Backend, Client
+from tests.support.polling import PATIENCE_S
+from zxcvbn import zxcvbn
 
 from coresteer.auth import service
 from coresteer.auth.rate_limit import MAX_FAILURES_PER_ADDRESS, LoginRateLimit
+from coresteer.auth.schemas import UserUpdate
 from coresteer.auth.tables import SessionRow
 from coresteer.errors import TooManyRequests
 
@@ -137,6 +144,46 @@ def test_logins_from_one_ipv6_network_count_together() -> None:
     limit.record_attempt("another", "2001:db8:1:2:3:4:5:6")
 
 
+@pytest.mark.parametrize(("network", "most"), [("2001:db8:1:{:x}::1", 60), ("2001:db8:1:{:x}00::1", 240)])
+def test_logins_from_a_larger_ipv6_network_count_together(network: str, most: int) -> None:
+    limit = LoginRateLimit(clock=lambda: 0.0)
+    for number in range(most):
+        limit.record_attempt(f"user-{number}", network.format(number))
+    with pytest.raises(TooManyRequests):
+        limit.record_attempt("another", network.format(most))
+    limit.record_success("user-1", network.format(1))
+    limit.record_attempt("another", network.format(most))
+
+
+def test_only_so_many_attempts_wait_but_an_address_of_an_earlier_sign_in_always_may() -> None:
+    limit = LoginRateLimit()
+    limit.record_success(NAME, "2001:db8::1")
+    with ExitStack() as waiting:
+        for number in range(16):
+            waiting.enter_context(limit.turn(f"192.0.2.{number}"))
+        with pytest.raises(TooManyRequests, match="Try again in 3 seconds"):
+            waiting.enter_context(limit.turn("192.0.2.99"))
+        waiting.enter_context(limit.turn("2001:db8::2"))
+    with limit.turn("192.0.2.99"):
+        pass
+
+
+async def test_failures_fill_the_audit_log_with_one_entry_of_a_user_and_network_in_five_minutes(
+    backend: Backend,
+) -> None:
+    await add_user(backend, "guessed-often")
+    body = {"username": "guessed-often", "password": "wrong"}
+    codes = [(await backend.anonymous().post("/api/v1/auth/login", body)).status_code for _ in range(3)]
+    entries = (await (await backend.client("admin")).get("/api/v1/audit?text=guessed-often&action=login")).json()
+    assert (codes, [entry["result"] for entry in entries["entries"]]) == ([401] * 3, ["refused"])
+    now = 0.0
+    limit = LoginRateLimit(clock=lambda: now)
+    networks = ["2001:db8::1", "2001:db8:0:1::1", "2001:db8:1::1", "192.0.2.1", "192.0.2.2"]
+    assert [limit.is_first("unknown user", each) for each in networks] == [True, False, True, True, True]
+    now = 301.0
+    assert limit.is_first("unknown user", "192.0.2.1")
+
+
 async def test_signing_in_is_not_counted_as_a_failure_of_its_address() -> None:
     limit = LoginRateLimit()
     for number in range(MAX_FAILURES_PER_ADDRESS + 1):
@@ -223,6 +270,39 @@ async def test_a_password_that_is_guessed_first_is_refused(backend: Backend, pas
     answer = await admin.post("/api/v1/users", {"username": "careless", "password": password, "role": "viewer"})
     assert answer.status_code == 422
     assert "Use several unrelated words." in answer.text
+    assert answer.json()["errors"][0]["field"] == "password"
+
+
+async def test_a_guessable_password_leaves_the_set_up_link_valid(backend: Backend) -> None:
+    await forget_everybody(backend)
+    body = {"token": await set_up_token(backend), "username": NAME}
+    for password, status in (("password123", 422), (PASSWORD, 200)):
+        answer = await backend.anonymous().post("/api/v1/auth/setup", {**body, "password": password})
+        assert answer.status_code == status
+
+
+async def test_a_password_is_judged_only_for_somebody_who_may_set_one_and_outside_the_event_loop(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add_user(backend, "slow-to-judge")
+    client, slow = await log_in(backend, "slow-to-judge"), "4@8({[<369&#!1/|0$5+7%2" * 8
+    judged: list[tuple[str, int]] = []
+
+    def judge(password: str, user_inputs: list[str]) -> Mapping[str, Any]:  # Any: as zxcvbn's
+        judged.append((threading.current_thread().name.partition("_")[0], len(password)))
+        return zxcvbn(password, user_inputs)
+
+    monkeypatch.setattr("coresteer.auth.secrets.zxcvbn", judge)
+    set_up = {"token": "guessed", "username": NAME, "password": slow}
+    assert (await backend.anonymous().post("/api/v1/auth/setup", set_up)).status_code == 409
+    wrong = await client.post("/api/v1/auth/password", {"present": "wrong", "password": slow})
+    assert (wrong.status_code, judged) == (403, [])
+    right = await client.post("/api/v1/auth/password", {"present": PASSWORD, "password": slow})
+    assert (right.status_code, judged) == (204, [("scrypt", 24)])
+    await log_in(backend, "slow-to-judge", slow)
+    await forget_everybody(backend)
+    assert (await backend.anonymous().post("/api/v1/auth/setup", set_up)).status_code == 403
+    assert len(judged) == 1
 
 
 ROLES = ("anonymous", "viewer", "operator", "admin")
@@ -303,6 +383,22 @@ async def test_an_api_token_works_without_csrf_until_it_is_deleted_and_notes_its
     assert "token" not in kept
     assert (await admin.delete(f"/api/v1/tokens/{token_id}")).status_code == 204
     assert (await script.get("/api/v1/auth/me")).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["tokens", "enrolment-tokens"])
+async def test_a_token_that_is_made_during_a_reset_of_the_password_does_not_outlive_it(
+    backend: Backend, path: str
+) -> None:
+    name = f"reset-beside-{path}"
+    user_id = await add_user(backend, name, "admin")
+    thief = await log_in(backend, name)
+    async with asyncio.timeout(PATIENCE_S), backend.database.session() as session:
+        await service.update_user(session, "admin", user_id, UserUpdate(password="another password"))
+        body = {"name": "kept", "role": "admin"} if path == "tokens" else {}
+        making = asyncio.create_task(thief.post(f"/api/v1/{path}", body))
+        while await session.scalar(text("SELECT count(*) FROM pg_locks WHERE NOT granted")) == 0:
+            assert not making.done(), "it waits for the reset"
+    assert (await making).status_code == 401
 
 
 async def test_an_api_token_never_has_more_rights_than_its_maker_has_now(backend: Backend) -> None:

@@ -512,6 +512,31 @@ async def test_every_step_is_in_the_audit_log_with_who_made_it(world: World) -> 
     ]
 
 
+async def test_reports_without_end_add_a_bounded_number_of_short_steps_and_one_audit_entry(world: World) -> None:
+    change = await world.applied()
+    for number in range(40):
+        sentence = f"{number} {'x' * 10_000}"
+        await world.tell([ChangeMessage(change.id, ChangeState.UNCONFIRMED, sentence, [], remaining_s=30.0)])
+    told = await world.get(change.id)
+    assert len(told.steps) == 32
+    assert told.steps[-1].sentence.startswith("39 x")
+    assert max(len(step.sentence) for step in told.steps) == 2000
+    assert (await world.confirm(change)).state is ChangeState.CONFIRMED
+    async with world.database.session() as session:
+        query = select(AuditRow).where(AuditRow.node_id == world.node_id).order_by(AuditRow.id)
+        found = [row.action for row in await session.scalars(query)]
+    agents = ["change.applying", "change.unconfirmed", "change.confirm", "change.confirmed"]
+    assert found == ["change.apply", *agents]
+
+
+@pytest.mark.parametrize("state", [ChangeState.CONFIRMED, ChangeState.FAILED])
+async def test_a_long_sentence_of_an_agent_is_cut_in_the_audit_log(world: World, state: ChangeState) -> None:
+    change = await world.applied()
+    await world.tell([ChangeMessage(change.id, state, "x" * 1000, [])])
+    assert (await last_audited(world))[2] == "x" * 499 + "…"
+    assert (await world.get(change.id)).steps[-1].sentence == "x" * 1000
+
+
 async def last_audited(world: World) -> tuple[str, str, str]:
     async with world.database.session() as session:
         query = select(AuditRow).where(AuditRow.node_id == world.node_id).order_by(AuditRow.id.desc()).limit(1)

@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed
 from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.fleet import service
 from coresteer.live.frames import columnar_frame
-from coresteer.live.hub import LiveHub
+from coresteer.live.hub import Browser, LiveHub
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.protocol import InventoryMessage
 
@@ -191,6 +191,15 @@ async def test_a_page_that_does_not_read_loses_its_oldest_frames_only(quick: Bac
             header, _ = await until(page, lambda frame: frame[0]["type"] == "rates")
             seqs.append(header["seq"])
     assert len(seqs) < 4999 and seqs == sorted(set(seqs))
+
+
+@pytest.mark.parametrize(("size", "kept"), [(100, 1000), (2**20, 8), (2**23, 1)])
+def test_events_that_wait_for_a_page_are_bounded_in_number_and_size(size: int, kept: int) -> None:
+    page = Browser()
+    for _ in range(2):  # the second time, after all were sent
+        for number in range(kept + 5):
+            page.send(f"{number:<{size}}")
+        assert [int(page.next_event()) for _ in range(len(page.events))] == list(range(5, kept + 5))
 
 
 async def test_a_page_is_told_to_fetch_the_node_that_was_deleted(quick: Backend) -> None:

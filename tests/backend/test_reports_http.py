@@ -1,5 +1,6 @@
 """Reports over HTTP: permissions, their data, and links that work without an account."""
 
+import asyncio
 import csv
 import io
 from collections.abc import AsyncIterator
@@ -14,13 +15,16 @@ import pytest_asyncio
 from sqlalchemy import select, update
 from tests.backend.conftest import Backend
 from tests.backend.simulated_experiments import START, ab_spec, longer_coalescing, simulated
+from tests.support.polling import poll_async
 
 from coresteer.audit.tables import AuditRow
 from coresteer.auth.secrets import token_hash
 from coresteer.changes.tables import ChangeRow
+from coresteer.db import Database
 from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow
 from coresteer.extras import Extra
 from coresteer.nodes.tables import NodeRow
+from coresteer.reports.service import ReportFile, ReportFormat
 from coresteer.reports.tables import ReportShareRow
 from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.rollup import Rollup
@@ -259,6 +263,36 @@ async def test_a_link_to_a_report_works_without_signing_in_until_it_is_revoked(
     async with backend.database.session() as session:
         query = select(AuditRow.action).where(AuditRow.action.startswith("report.")).order_by(AuditRow.id)
         assert list(await session.scalars(query)) == ["report.share", "report.unshare"]
+
+
+async def test_requests_by_link_have_one_report_made_at_a_time_and_the_same_one_once(
+    backend: Backend, stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, made, most, running = await backend.client("operator"), [], 0, 0
+    wait = asyncio.Event()
+
+    async def make(database: Database, experiment_id: int, kind: ReportFormat, language: str) -> ReportFile:
+        nonlocal most, running
+        running += 1
+        most = max(most, running)
+        made.append((experiment_id, kind))
+        await wait.wait()
+        running -= 1
+        return ReportFile("report.md", kind, b"made")
+
+    monkeypatch.setattr("coresteer.reports.shared.experiment_file", make)
+    first, second = [
+        (await operator.post(f"/api/v1/experiments/{each}/share", {})).json()["token"] for each in stored.experiments
+    ]
+    links = [f"{first}?format=md", f"{first}?format=md", f"{second}?format=md"]
+    answers = [asyncio.create_task(backend.anonymous().get(f"/shared/{link}")) for link in links]
+    await poll_async(lambda: len(backend.app.state.shared_reports._in_work) == 2)
+    page = await operator.get(f"/api/v1/experiments/{stored.experiments[0]}/report?format=md")
+    assert (page.status_code, len(made)) == (200, 1)
+    wait.set()
+    assert {(await answer).content for answer in answers} == {b"made"}
+    assert most == 1
+    assert sorted({each for each, _ in made}) == stored.experiments
 
 
 async def test_an_expired_link_is_not_found(backend: Backend, stored: Stored) -> None:

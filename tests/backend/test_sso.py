@@ -76,14 +76,17 @@ class World:
             )
 
     async def log_out_by_issuer(self, token: str) -> requests.Response:
-        form = {"Content-Type": "application/x-www-form-urlencoded"}
-        data = f"logout_token={token}".encode()
-        path = "/api/v1/auth/sso/back-channel-logout"
-        return await self.backend.anonymous().request("POST", path, data=data, headers=form)
+        return await log_out_with(self.backend, f"logout_token={token}".encode())
 
     async def actions(self) -> list[tuple[str, str]]:
         entries = (await (await self.backend.client("admin")).get("/api/v1/audit")).json()["entries"]
         return [(entry["action"], entry["result"]) for entry in entries]
+
+
+async def log_out_with(backend: Backend, body: bytes) -> requests.Response:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    path = "/api/v1/auth/sso/back-channel-logout"
+    return await backend.anonymous().request("POST", path, data=body, headers=form)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -91,6 +94,16 @@ async def served(database_url: str) -> AsyncIterator[World]:
     async with mock_issuer() as issuer, running_backend(database_url, **settings(issuer.url)) as backend:
         await backend.client("admin")
         yield World(backend, issuer)
+
+
+async def test_a_back_channel_logout_is_parsed_only_with_single_sign_on_and_within_bounds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = (b"logout_token=" + b"a" * 65_536, b"a=%41&" * 16 + b"logout_token=a", b"a=1", b"logout_token=a")
+    statuses = [(await log_out_with(world.backend, body)).status_code for body in bodies]
+    assert statuses == [413, 400, 400, 400]
+    monkeypatch.setitem(world.backend.app.state._state, "sso", None)
+    assert (await log_out_with(world.backend, b"a=1")).status_code == 404
 
 
 def settings(url: str) -> dict[str, Any]:  # Any: fields of Config

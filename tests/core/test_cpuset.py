@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_core.cpuset import MAX_CPUS, CpuListError, format_cpu_list, parse_cpu_list, parse_cpu_mask
+from coresteer_core import cpuset
+from coresteer_core.cpuset import (
+    MAX_CPUS,
+    CpuListError,
+    check_cpu_list,
+    format_cpu_list,
+    parse_cpu_list,
+    parse_cpu_mask,
+    shortest_cpu_list,
+)
 
 VECTORS = json.loads((Path(__file__).parents[1] / "fixtures/cpulist.json").read_text(encoding="utf-8"))
 """Test vectors that frontend/src/lib/cpulist.test.ts uses too."""
@@ -48,6 +57,24 @@ def test_an_invalid_cpu_list_is_rejected_with_its_invalid_part(vector: dict[str,
 @pytest.mark.parametrize("vector", VECTORS["format"], ids=lambda vector: vector["text"])
 def test_cpus_are_formatted_as_the_shortest_list(vector: dict[str, Any]) -> None:
     assert format_cpu_list(vector["cpus"]) == vector["text"]
+
+
+ranges = st.tuples(st.integers(0, 40), st.integers(0, 9), st.sampled_from(["", ":1/1", ":1/3", ":2/3"])).map(
+    lambda it: f"{it[0]}-{it[0] + it[1]}{it[2]}"
+)
+
+
+@given(st.lists(ranges, max_size=8).map(",".join))
+def test_a_list_is_shortened_without_expanding_it(text: str) -> None:
+    assert shortest_cpu_list(text) == format_cpu_list(parse_cpu_list(text))
+    assert check_cpu_list(text) >= len(parse_cpu_list(text))
+
+
+def test_the_lists_that_a_peer_sends_do_not_fill_the_memory() -> None:
+    for first in range(300):
+        parse_cpu_list(f"{first}-{MAX_CPUS - 1}")
+    assert sum(map(len, cpuset._parsed.values())) <= 64 * MAX_CPUS
+    assert parse_cpu_list("0-1") is parse_cpu_list("0-1")
 
 
 @given(st.text(max_size=60))

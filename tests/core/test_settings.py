@@ -64,6 +64,14 @@ def test_a_key_that_is_not_exactly_that_of_a_setting_is_refused(key: str) -> Non
         parse_setting(key)
 
 
+def test_many_threads_may_have_the_same_cpus_but_not_many_different_long_lists() -> None:
+    same = "0;" + ";".join(f"{thread}=0-8191" for thread in range(1, 2000))
+    assert TaskAffinity(1).canonical(same).count("0-8191") == 1999
+    different = "0;" + ";".join(f"{thread}={thread}-8191" for thread in range(1, 10))
+    with pytest.raises(SettingError, match="more than 65536 CPUs together"):
+        TaskAffinity(1).canonical(different)
+
+
 def test_a_value_has_one_canonical_form() -> None:
     setting = IrqAffinity(41)
     assert {setting.canonical(text) for text in ("3,2", "2-3", " 2-3\n", "2,2,3")} == {"2-3"}

@@ -188,9 +188,7 @@ async def lock_user(session: AsyncSession, username: str) -> UserRow | None:
 
 async def has_credential(session: AsyncSession, user: UserRow, token_hash: bytes) -> bool:
     """Return whether a user has a session or an API token with this hash."""
-    either = (
-        exists().where(row.user_id == user.id, row.token_hash == token_hash) for row in (SessionRow, ApiTokenRow)
-    )
+    either = (exists().where(row.user_id == user.id, row.token_hash == token_hash) for row in (SessionRow, ApiTokenRow))
     return bool(await session.scalar(select(or_(*either))))
 
 

@@ -96,7 +96,10 @@ async def check_set_up_link(session: AsyncSession, token: str) -> None:
 
 
 async def set_up(session: AsyncSession, request: SetupRequest, client: Client) -> SignedIn:
-    """Create the first administrator and sign in. Raises Conflict when there is one, Forbidden for a wrong token."""
+    """Create the first administrator and sign in.
+
+    Raises Conflict when there is one, Forbidden for a wrong token, and Invalid for a password that is easy to guess.
+    """
     if await repository.has_users(session):
         raise Conflict("Coresteer is set up already; sign in instead.")
     if await repository.consume_one_time_token(session, token_hash(request.token), "setup") is None:
@@ -115,12 +118,13 @@ async def log_in(database: Database, limit: LoginRateLimit, request: LoginReques
     The three transactions are separate: none is open while scrypt computes, and a failure is recorded too.
     """
     address = client.address
-    limit.record_attempt(request.username, address)
-    async with database.session() as session:
-        user = await repository.find_user_by_name(session, request.username)
-    # a user of the issuer has no password: as for an unknown name, scrypt takes its full time
-    stored = _stored_hash(user) if user and user.issuer is None else None
-    right = await password_matches(request.password, stored)
+    with limit.turn(address):
+        limit.record_attempt(request.username, address)
+        async with database.session() as session:
+            user = await repository.find_user_by_name(session, request.username)
+        # a user of the issuer has no password: as for an unknown name, scrypt takes its full time
+        stored = _stored_hash(user) if user and user.issuer is None else None
+        right = await password_matches(request.password, stored)
     async with database.session() as session:
         await repository.delete_expired_sessions_and_tokens(session)
         if user is not None and right:
@@ -128,9 +132,9 @@ async def log_in(database: Database, limit: LoginRateLimit, request: LoginReques
         if user is None or not right or user.disabled or _stored_hash(user) != stored:
             # an unknown name is not recorded: people type passwords into the wrong field
             target = f"user {user.username}" if user else "unknown user"
-            record(
-                session, actor="anonymous", action="login", target=target, result="refused", detail={"from": address}
-            )
+            if limit.is_first(target, address):
+                detail = {"from": address}
+                record(session, actor="anonymous", action="login", target=target, result="refused", detail=detail)
         else:
             limit.record_success(request.username, address)
             record(
@@ -156,7 +160,10 @@ async def change_password(
     cookie: str,
     client: Client,
 ) -> None:
-    """Change the user's own password and end their other sessions. Raises Forbidden for a wrong present password."""
+    """Change the user's own password and end their other sessions.
+
+    Raises Forbidden for a wrong present password, and Invalid for a new one that is easy to guess.
+    """
     limit.record_attempt(identity.username, client.address)
     async with database.session() as session:
         user = await _user_of(session, identity)
@@ -212,7 +219,7 @@ async def _user_of(session: AsyncSession, identity: Identity) -> UserRow:
 
 
 async def create_user(session: AsyncSession, by: Identity, request: UserCreate) -> UserRow:
-    """Create a user. Raises Conflict when the name is taken."""
+    """Create a user. Raises Conflict when the name is taken, and Invalid for a password that is easy to guess."""
     user = _new_user(request.username, request.role, await hash_password(request.password))
     user.role_labels = dict(request.role_labels)
     session.add(user)
@@ -235,8 +242,8 @@ async def create_user(session: AsyncSession, by: Identity, request: UserCreate) 
 async def update_user(session: AsyncSession, by: str, user_id: int, request: UserUpdate) -> UserRow:
     """Change a user's role, its labels or password, or disable or enable the user.
 
-    Raises NotFound, Conflict for the last administrator, and Invalid for labels of another role than operator. Another
-    role without labels is not limited.
+    Raises NotFound, Conflict for the last administrator, and Invalid for labels of another role than operator and for a
+    password that is easy to guess. Another role without labels is not limited.
 
     A new password and disabling end the user's sessions and delete their API tokens. These and another role delete
     their enrolment tokens.
@@ -318,7 +325,7 @@ async def delete_user(session: AsyncSession, by: Identity, user_id: int) -> None
 async def reset_password(session: AsyncSession, username: str, password: str) -> None:
     """Set a user's password from the command line; end the user's sessions and API tokens.
 
-    Raises NotFound and Conflict.
+    Raises NotFound, Conflict, and Invalid for a password that is easy to guess.
 
     A disabled user is enabled only when there is no enabled administrator who could do that.
     """

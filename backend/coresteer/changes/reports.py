@@ -22,8 +22,9 @@ from coresteer.db import Database
 from coresteer.errors import NodeDisconnected
 from coresteer.instruments import CHANGES
 from coresteer.nodes.tables import NodeRow
+from coresteer_core.bounds import MAX_SENTENCE
 from coresteer_core.changes.plan import Plan, summarize_plan
-from coresteer_core.changes.report import ChangeMessage, ChangeState
+from coresteer_core.changes.report import ChangeMessage, ChangeState, cut_text
 from coresteer_core.protocol import ChangeAck, Extend, FlowsMessage
 
 log = logging.getLogger("coresteer")
@@ -39,6 +40,10 @@ _ACTIONS: Mapping[ChangeState, Action] = MappingProxyType(
 )
 _MAX_EARLY_REPORTS = 256
 """Reports of unknown changes stored per node; beyond that the oldest are dropped."""
+_MAX_STEPS = 32
+"""Of a change, which each report sends to every page; a further report of the same state replaces the last step."""
+_MAX_AUDITED = 500
+"""Characters of an agent's sentence in the audit log, of which retention deletes nothing."""
 _MAX_QUERIES = 64
 """Changes about which a connecting agent is asked; UnansweredChanges asks about further ones that are applying."""
 _POLICY_CONFIRMS_AFTER_S = 10.0
@@ -120,7 +125,7 @@ async def record_policy_change(
     row.created_at = decided_at
     session.add(row)
     add_step(row, ChangeState.APPLYING, "Started by the policy on the node.")
-    detail = {"sentence": row.sentence, "reason": reason}
+    detail = {"sentence": cut_text(row.sentence, _MAX_AUDITED), "reason": cut_text(reason, _MAX_AUDITED)}
     audit(session, row, created_by, "change.apply", result="requested", detail=detail)
     await session.flush()
     for early in await repository.pop_early_reports(session, node.id, change_id):
@@ -160,9 +165,15 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
     if message.state is state and message.results:
         row.results = msgspec.to_builtins(message.results)
     last = row.steps[-1] if row.steps else None
-    if state is before and last is not None and last.sentence == message.sentence:
+    sentence = cut_text(message.sentence, MAX_SENTENCE)
+    if state is before and last is not None and last.sentence == sentence:
         return
-    add_step(row, state, message.sentence)
+    # failures are told again: a roll back that failed can be requested again
+    is_told = message.state is not ChangeState.FAILED and any(step.state == message.state for step in row.steps[1:])
+    if state is before and last is not None and len(row.steps) >= _MAX_STEPS:
+        last.at, last.sentence = at, sentence
+        return
+    add_step(row, state, sentence)
     if state is not before:
         row.state = state
         if state in ENDED_STATES:
@@ -171,8 +182,10 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
             if state is ChangeState.CONFIRMED:
                 row.deadline_at = None
                 row.applied_at = row.applied_at or _applied_at(row, at)
-    result = "failed" if message.state is ChangeState.FAILED else "ok"
-    audit(session, row, "agent", _ACTIONS[message.state], result=result, detail={"sentence": message.sentence})
+    if not is_told:
+        result = "failed" if message.state is ChangeState.FAILED else "ok"
+        detail = {"sentence": cut_text(sentence, _MAX_AUDITED)}
+        audit(session, row, "agent", _ACTIONS[message.state], result=result, detail=detail)
 
 
 def _applied_at(row: ChangeRow, reported_at: datetime) -> datetime:

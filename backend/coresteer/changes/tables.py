@@ -15,7 +15,7 @@ from coresteer.nodes.tables import NodeRow
 
 
 class ChangeStepRow(Base):
-    """One step in the history of a change; rows are never changed."""
+    """One step in the history of a change; only the last one of many is changed, by reports of the same state."""
 
     __tablename__ = "change_step"
 

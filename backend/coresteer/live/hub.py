@@ -33,6 +33,8 @@ log = logging.getLogger("coresteer.live")
 _TICK_S = 1.0
 _MAX_FRAMES = 16
 _MAX_EVENTS = 1000
+_MAX_EVENT_CHARACTERS = 2**23
+"""Of all events that wait for one page: an event of a change has up to some MiB."""
 _MAX_PAGES_PER_USER = 32
 """Every event is sent to each of them."""
 
@@ -62,16 +64,26 @@ class Browser:
     def __init__(self) -> None:
         self.subscription = Subscription()
         self.frames: deque[bytes] = deque(maxlen=_MAX_FRAMES)
-        self.events: deque[str] = deque(maxlen=_MAX_EVENTS)
+        self.events: deque[str] = deque()
         self.wake = asyncio.Event()
+        self._event_characters = 0
 
     def send(self, frame: bytes | str) -> None:
         """Queue a frame or an event; the oldest is dropped when too many wait."""
         if isinstance(frame, str):
             self.events.append(frame)
+            self._event_characters += len(frame)
+            while len(self.events) > _MAX_EVENTS or self._event_characters > _MAX_EVENT_CHARACTERS:
+                self.next_event()
         else:
             self.frames.append(frame)
         self.wake.set()
+
+    def next_event(self) -> str:
+        """Remove the oldest event that waits, and return it."""
+        event = self.events.popleft()
+        self._event_characters -= len(event)
+        return event
 
 
 class LiveHub:

@@ -91,7 +91,7 @@ async def _send(websocket: WebSocket, browser: Browser) -> None:
         while browser.events or browser.frames:
             async with asyncio.timeout(_SEND_TIMEOUT_S):
                 if browser.events:
-                    await websocket.send_text(browser.events.popleft())
+                    await websocket.send_text(browser.next_event())
                 else:
                     await websocket.send_bytes(browser.frames.popleft())
 

@@ -120,4 +120,4 @@ async def get_shared_report(
     language: Language = "en",
 ) -> Response:
     """Return the report that a link leads to."""
-    return _answer(await service.shared_file(request.app.state.database, token, format, language))
+    return _answer(await request.app.state.shared_reports.file(token, format, language))

@@ -17,7 +17,7 @@ from coresteer.changes import repository as changes
 from coresteer.changes import service as change_service
 from coresteer.changes.schemas import Change, ChangeFilter
 from coresteer.db import Database
-from coresteer.errors import Conflict, NotFound
+from coresteer.errors import Conflict
 from coresteer.experiments import service as experiments
 from coresteer.localization.language import Language
 from coresteer.nodes import service as nodes
@@ -70,7 +70,7 @@ _WRITERS: Mapping[ReportFormat, Callable[[Report], bytes]] = MappingProxyType(
 
 
 _executor = ThreadPoolExecutor(2, "reports")
-"""Reports take up to seconds of CPU time and anyone with a link can request them, so at most two run at a time."""
+"""Reports take up to seconds of CPU time, so at most two are written at a time, one of them by link."""
 
 
 class ReportFile(NamedTuple):
@@ -196,12 +196,3 @@ async def delete_links(session: AsyncSession, experiment_id: int, *, actor: str)
     ended = await repository.delete_links(session, experiment_id)
     target, detail = f"experiment {experiment_id}", {"links": ended}
     record(session, actor=actor, action="report.unshare", target=target, node_id=found.node_id, detail=detail)
-
-
-async def shared_file(database: Database, token: str, kind: ReportFormat, language: Language) -> ReportFile:
-    """Return the report that a link leads to as a file. Raises NotFound and Conflict."""
-    async with database.session() as session:
-        experiment_id = await repository.shared_experiment(session, token_hash(token), datetime.now(UTC))
-    if experiment_id is None:
-        raise NotFound("This link is not valid: it has expired, was revoked, or is incomplete.")
-    return await experiment_file(database, experiment_id, kind, language)

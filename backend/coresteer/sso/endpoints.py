@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response, status
 from coresteer.auth.dependencies import Viewer
 from coresteer.auth.endpoints import client_of, start_session
 from coresteer.auth.secrets import SESSION_COOKIE
-from coresteer.errors import BadRequest, NotFound
+from coresteer.errors import BadRequest, NotFound, TooLarge
 from coresteer.origin import public_url
 from coresteer.sso.pending import COOKIE, LIFE_S
 from coresteer.sso.schemas import IssuerAddress, SignInAnswer, SignInStart, SsoSignedIn
@@ -17,6 +17,9 @@ router = APIRouter()
 
 REDIRECT_PATH = "/signed-in"
 """The page to which the issuer sends the browser; its whole address is registered with the issuer."""
+
+_MAX_LOGOUT_BYTES = 65_536
+_MAX_LOGOUT_FIELDS = 16
 
 
 def _sso(request: Request) -> SingleSignOn:
@@ -58,8 +61,14 @@ async def sign_out_address(request: Request, _: Viewer) -> IssuerAddress:
 @router.post("/auth/sso/back-channel-logout", include_in_schema=False)
 async def back_channel_logout(request: Request) -> Response:
     """End the sessions that the issuer has ended (OpenID Connect Back-Channel Logout 1.0)."""
-    form = parse_qs((await request.body()).decode("ascii", "replace"))
-    if len(tokens := form.get("logout_token", [])) != 1:
+    sso = _sso(request)
+    if len(body := await request.body()) > _MAX_LOGOUT_BYTES:
+        raise TooLarge(f"A logout token has at most {_MAX_LOGOUT_BYTES} bytes.")
+    try:
+        tokens = parse_qs(body.decode("ascii", "replace"), max_num_fields=_MAX_LOGOUT_FIELDS).get("logout_token", [])
+    except ValueError:  # more fields
+        tokens = []
+    if len(tokens) != 1:
         raise BadRequest("The body must be a form with one logout_token.")
-    await _sso(request).end_by_issuer(tokens[0])
+    await sso.end_by_issuer(tokens[0])
     return Response(status_code=status.HTTP_200_OK, headers={"Cache-Control": "no-store"})

@@ -12,6 +12,7 @@ export function parseCpuList(text: string): number[] {
   const trimmed = text.trim();
   if (trimmed === "") return [];
   const cpus = new Set<number>();
+  let left = MAX_CPUS;
   for (const piece of trimmed.split(",")) {
     const part = piece.trim();
     const match = RANGE.exec(part);
@@ -26,6 +27,9 @@ export function parseCpuList(text: string): number[] {
     const group = match[4] === undefined ? 1 : Number(match[4]);
     if (used < 1 || used > group)
       throw new CpuListError(`The stride ${used}/${group} in “${part}” must use 1 to ${group} of each group.`);
+    left -= last - first + 1;
+    if (left < 0)
+      throw new CpuListError(`The ranges contain more than ${MAX_CPUS} CPUs together; write each CPU once.`);
     for (let cpu = first; cpu <= last; cpu++) if ((cpu - first) % group < used) cpus.add(cpu);
   }
   return [...cpus].sort((a, b) => a - b);

@@ -87,16 +87,20 @@ class ChangeMessage(Struct, frozen=True, tag="change"):
     def shortened(self) -> "ChangeMessage":
         """Return the message with texts cut to what the backend takes."""
         return replace(
-            self, sentence=_cut(self.sentence, MAX_VALUE), results=[_shortened(each) for each in self.results]
+            self, sentence=cut_text(self.sentence, MAX_VALUE), results=[_shortened(each) for each in self.results]
         )
 
 
 def _shortened(result: Result) -> Result:
     found, read_back = (
-        None if value is None else _cut(value, MAX_REPORTED_CHARACTERS) for value in (result.found, result.read_back)
+        None if value is None else cut_text(value, MAX_REPORTED_CHARACTERS)
+        for value in (result.found, result.read_back)
     )
-    return replace(result, sentence=_cut(result.sentence, MAX_REPORTED_CHARACTERS), found=found, read_back=read_back)
+    return replace(
+        result, sentence=cut_text(result.sentence, MAX_REPORTED_CHARACTERS), found=found, read_back=read_back
+    )
 
 
-def _cut(text: str, longest: int) -> str:
+def cut_text(text: str, longest: int) -> str:
+    """Return a text, cut with an ellipsis to the longest that it may be."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

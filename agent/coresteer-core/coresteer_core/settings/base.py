@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
+from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list, shortest_cpu_list
 from coresteer_core.node.reserved import ReservedCpus
 from coresteer_core.node.view import View
 from coresteer_core.settings.location import Location
@@ -22,6 +22,8 @@ PID_PATTERN = r"([1-9]\d{0,6})"
 _DECIMAL = re.compile(r"\d{1,10}\Z", re.ASCII)
 
 
+_MAX_CACHED_TEXT = 1024
+"""Characters: peers choose values, and 1,024 of 64 KiB would stay in memory."""
 NUMA_BALANCING = "automatic NUMA balancing"
 """The kernel's own controller, by the name under which an Inventory lists it while it is on."""
 CONTROLLED = {
@@ -232,19 +234,18 @@ class Setting(Struct, frozen=True):
 def canonical_cpu_list(value: str) -> str:
     """Return a CPU list in the kernel's canonical spelling. Raises SettingError with the part that is wrong."""
     try:
-        return online_cpu_list(value, None)
+        return _shortest(value) if len(value) <= _MAX_CACHED_TEXT else shortest_cpu_list(value)
     except CpuListError as error:
         raise SettingError(str(error)) from None
 
 
-@lru_cache(maxsize=1024)  # a round of policies repeats the same few texts
-def online_cpu_list(value: str, online: frozenset[int] | None) -> str:
-    """Return a CPU list in the kernel's canonical spelling, without offline CPUs. Raises CpuListError.
+_shortest = lru_cache(maxsize=1024)(shortest_cpu_list)  # a round of policies repeats the same few texts
 
-    online: the CPUs that are online; None keeps all.
-    """
-    cpus = parse_cpu_list(value)
-    return format_cpu_list(cpus if online is None else cpus & online)
+
+@lru_cache(maxsize=1024)  # as above
+def online_cpu_list(value: str, online: frozenset[int]) -> str:
+    """Return a CPU list in the kernel's canonical spelling, without offline CPUs. Raises CpuListError."""
+    return format_cpu_list(parse_cpu_list(value) & online)
 
 
 def format_cpus(cpus: frozenset[int] | set[int]) -> str:

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from typing import ClassVar
 
-from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
+from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list, shortest_cpu_list
 from coresteer_core.node.cpusets import ROOT_CGROUP, Cpuset, migrated, parent_cgroup
 from coresteer_core.node.numa import NUMA_TASK_CRITERION, PAGE_BYTES, PAGE_COST_S
 from coresteer_core.node.reserved import ReservedCpus, is_kubepods
@@ -42,7 +42,7 @@ class OfCpuset(OfCgroup, frozen=True):
         if text == INHERITED:
             return text
         try:
-            return format_cpu_list(parse_cpu_list(text)) or INHERITED
+            return shortest_cpu_list(text) or INHERITED
         except CpuListError:
             sentence = f"“{text[:40]}” is not a list of {self._noun}; write for example 1, 0-1 or {INHERITED}."
             raise SettingError(sentence) from None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
+from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list, shortest_cpu_list
 from coresteer_core.node.numa import PAGE_BYTES
 from coresteer_core.node.topology import MAX_NUMA_NODES
 from coresteer_core.node.view import View
@@ -54,12 +54,12 @@ class TaskMemoryNodes(OfTask, frozen=True):
         if _COUNTS.match(text):
             return join_counts(split_counts(text))
         try:
-            nodes = parse_cpu_list(text)
+            nodes = shortest_cpu_list(text)
         except CpuListError:
-            nodes = frozenset()
+            nodes = ""
         if not nodes:
             raise SettingError(f"“{text[:40]}” is not a list of NUMA nodes; write for example 1.")
-        return format_cpu_list(nodes)
+        return nodes
 
     def value_in_view(self, value: str) -> str:
         """Return the nodes that hold at least 5 % of the pages, which is what a View shows of counts."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from msgspec import Struct
 
-from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.cpuset import MAX_CPUS, check_cpu_list, format_cpu_list, parse_cpu_list
 from coresteer_core.node.numa import NUMA_TASK_CRITERION, NumaTask
 from coresteer_core.node.reserved import ReservedCpus
 from coresteer_core.node.tasks import NetTask
@@ -28,6 +28,8 @@ from coresteer_core.settings.modified_view import ModifiedView
 T = TypeVar("T")
 
 MAX_NICE, MIN_NICE = 19, -20
+_MOST_CPUS = 8 * MAX_CPUS
+"""In the different lists of a process's threads together: a few characters of text name a set of up to 0.5 MiB."""
 _NICE = re.compile(r"[+-]?\d{1,3}\Z", re.ASCII)
 
 
@@ -159,21 +161,29 @@ class TaskAffinity(OfTask, frozen=True):
 
     def canonical(self, value: str) -> str:
         """Return a value in its shortest spelling, which is unique. Raises SettingError for an invalid one."""
-        return self.join(self.split(value))
+        return _join(self._listed(value), str)
 
     def split(self, value: str) -> ThreadValues[frozenset[int]]:
         """Return a value for each thread, parsed from ``MAIN;THREAD=VALUE;…``. Raises SettingError."""
-        return _split(value, self._some, "its CPUs; write for example 813=2-3")
+        listed = self._listed(value)
+        threads = {thread: parse_cpu_list(cpus) for thread, cpus in listed.threads.items()}
+        return ThreadValues(parse_cpu_list(listed.main), threads)
 
     def join(self, affinities: ThreadValues[frozenset[int]]) -> str:
         """Return values by thread as the text of one value: ``MAIN;THREAD=VALUE;…``."""
         return _join(affinities, format_cpu_list)
 
+    def _listed(self, value: str) -> ThreadValues[str]:
+        listed = _split(value, self._some, "its CPUs; write for example 813=2-3")
+        if sum(map(check_cpu_list, {listed.main, *listed.threads.values()})) > _MOST_CPUS:
+            raise SettingError(f"The threads' different lists name more than {_MOST_CPUS} CPUs together.")
+        return listed
+
     @staticmethod
-    def _some(cpus: str) -> frozenset[int]:
+    def _some(cpus: str) -> str:
         if not (listed := canonical_cpu_list(cpus)):
             raise SettingError("A process needs at least one CPU; name one, for example 2 or 0-3.")
-        return parse_cpu_list(listed)
+        return listed
 
     def value_in_view(self, value: str) -> str:
         """Return the union of all threads' CPUs, as which a View represents an affinity by thread."""
@@ -182,7 +192,7 @@ class TaskAffinity(OfTask, frozen=True):
     def cpus(self, value: str) -> frozenset[int]:
         """Return the CPU numbers in an affinity, those of all threads."""
         found = self.split(value)
-        return found.main.union(*found.threads.values())
+        return found.main.union(*set(found.threads.values()))
 
     def current(self, view: View) -> str | None:
         """Return the process's affinity from a View, without offline CPUs; None where it is unknown."""
