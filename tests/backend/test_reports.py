@@ -11,7 +11,7 @@ import time
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from string import Formatter
-from typing import Any
+from typing import Any, TypeGuard
 from xml.etree import ElementTree
 
 import msgspec
@@ -26,15 +26,15 @@ from coresteer.experiments.analysis import analyse
 from coresteer.experiments.published import ratio_of
 from coresteer.experiments.schedule import discard_reason
 from coresteer.experiments.schemas import Experiment, ExperimentState
-from coresteer.experiments.spec import Factor, Interval, Level
+from coresteer.experiments.spec import Factor, Interval, Level, Verdict
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import format_amount, format_duration, format_number, format_percent
+from coresteer.localization.numbers import format_amount, format_duration, format_effect, format_number, format_percent
 from coresteer.localization.text import SENTENCES, text, translate
 from coresteer.reports.change import change_report
 from coresteer.reports.comparison import comparison_report
 from coresteer.reports.experiment import experiment_report
 from coresteer.reports.minutes import compare
-from coresteer.reports.model import Dots, Heat, Lines, Report, Runs, Table
+from coresteer.reports.model import Dots, Heat, Lines, Paragraph, Report, Runs, Table
 from coresteer.reports.svg import PDF_PALETTE, draw
 from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
@@ -150,8 +150,19 @@ def test_units_and_signs_are_those_of_the_language() -> None:
     assert format_percent(-0.0123, "en") == "−1.2 %"
     assert format_percent(0.0123, "ko") == "+1.2%"
     assert format_percent(0.0121, "en", signed=False, up=True) == "1.3 %"
-    assert format_percent(-0.0001, "en") == "0.0 %"
+    assert format_percent(0.0, "en") == "0.0 %"
     assert format_duration(3725, "en") == "62 min 5 s"
+
+
+@pytest.mark.parametrize(
+    ("effect", "expected"),
+    [
+        (Interval(0.0003, 0.0001, 0.0004), "+0.03 % (+0.01 % to +0.04 %)"),
+        (Interval(-0.00096, -0.0019, -0.00004), "−0.1 % (−0.2 % to 0.00 %)"),
+    ],
+)
+def test_a_percentage_below_a_tenth_has_two_decimals_as_on_the_page(effect: Interval, expected: str) -> None:
+    assert format_effect(effect, "en") == expected
 
 
 def test_an_effect_is_reported_with_its_interval_and_whether_it_is_an_improvement(made: dict[str, Experiment]) -> None:
@@ -440,6 +451,60 @@ def test_a_comparison_reports_agreement_and_differences_of_two_experiments() -> 
     assert ["blocks", "6", "8"] in msgspec.to_builtins(differences)["rows"]
 
 
+def with_effect(*effect: float, verdict: Verdict = "no-difference", baseline: str = "18 µs") -> Experiment:
+    one = simulated(ab_spec())
+    comparisons = [with_fields(found, effect=Interval(*effect), verdict=verdict) for found in one.analysis.comparisons]
+    arms = [baseline, *one.arms[1:]]
+    factors = [Factor("rx-usecs", [Level(arm) for arm in arms])]
+    analysis = with_fields(one.analysis, comparisons=comparisons)
+    return one.model_copy(update={"arms": arms, "analysis": analysis, "spec": ab_spec(factors=factors)})
+
+
+@pytest.mark.parametrize(
+    ("effect", "beginning"),
+    [
+        (
+            (0.30, -0.40, 0.90),
+            "Between the effects of 90 µs on device interrupts in the two experiments no difference was found, but one "
+            "of up to ",
+        ),
+        (
+            (-0.11, -0.13, -0.09),
+            "The two experiments agree on 90 µs: no difference between their effects on device interrupts larger than ",
+        ),
+        ((0.30, 0.20, 0.40), "The two experiments disagree on 90 µs: "),
+    ],
+)
+def test_two_experiments_agree_only_where_a_large_difference_can_be_ruled_out(
+    effect: tuple[float, ...], beginning: str
+) -> None:
+    report = comparison_report(with_effect(-0.10, -0.12, -0.08), with_effect(*effect), "en")
+    assert report.findings[0].startswith(beginning)
+
+
+def test_a_comparison_marks_what_is_inconclusive_in_its_own_report() -> None:
+    steady, unsteady = with_effect(-0.1, -0.12, -0.08), with_effect(0.3, 0.2, 0.4, verdict="unsteady")
+    report = comparison_report(steady, unsteady, "en")
+    assert report.findings[0].endswith(
+        "The result of B by itself is inconclusive: its A/A runs show a difference as large."
+    )
+    both = comparison_report(unsteady, unsteady, "en").findings[0]
+    assert "The results of A and B by themselves are inconclusive" in both
+    (table,) = [block for section in report.sections for block in section.blocks if is_of_effects(block)]
+    assert table.rows[0][3].endswith("%), inconclusive") and not table.rows[0][2].endswith("inconclusive")
+
+
+def is_of_effects(block: object) -> TypeGuard[Table]:
+    return isinstance(block, Table) and block.columns[-1] == "B against A (95 % interval)"
+
+
+def test_a_comparison_says_that_the_baselines_have_different_names() -> None:
+    a, b = with_effect(-0.1, -0.12, -0.08), with_effect(-0.1, -0.12, -0.08, baseline="50 µs")
+    said = "Their baselines have different names: 18 µs in A, 50 µs in B."
+    assert comparison_report(a, b, "en").findings[0].endswith(said)
+    assert "baselines" not in text_of(comparison_report(a, a, "en"))
+
+
 def test_experiments_without_anything_in_common_are_not_compared(made: dict[str, Experiment]) -> None:
     assert (
         comparison_report(made["sweep"], made["empty"], "en").findings[0].startswith("The effects cannot be compared")
@@ -507,3 +572,25 @@ def test_a_running_experiment_says_that_it_may_change(made: dict[str, Experiment
     running = made["ab"].model_copy(update={"state": ExperimentState.RUNNING})
     findings = text_of(experiment_report(running, "en"))
     assert "The experiment is running: this is the result so far (runs counted: 48)" in findings
+
+
+ONLY_AT_THE_END = (
+    "Intervals and p hold for the planned number of blocks only: ending an experiment because of its result makes "
+    "false positives more frequent."
+)
+
+
+@pytest.mark.parametrize("state", [state for state in ExperimentState if state != ExperimentState.QUEUED])
+@pytest.mark.parametrize("name", ["aa", "ab", "sweep"])
+def test_a_result_before_the_end_says_that_its_error_rates_do_not_hold_yet(
+    made: dict[str, Experiment], name: str, state: ExperimentState
+) -> None:
+    report = experiment_report(made[name].model_copy(update={"state": state}), "en")
+    limits = [block.text for block in report.sections[-2].blocks if isinstance(block, Paragraph)]
+    is_early = state != ExperimentState.DONE
+    assert (ONLY_AT_THE_END in text_of(report)) is is_early
+    assert any(ONLY_AT_THE_END in limit for limit in limits) is is_early
+
+
+def test_an_end_without_a_result_says_nothing_about_error_rates(made: dict[str, Experiment]) -> None:
+    assert ONLY_AT_THE_END not in text_of(experiment_report(made["empty"], "en"))

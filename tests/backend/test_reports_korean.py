@@ -137,6 +137,8 @@ def test_korean_comparisons_and_changes_have_no_english() -> None:
     assert spec is not None
     one, other = (simulated(spec, effect=longer_coalescing, seed=seed) for seed in (7, 8))
     assert english_words(comparison_report(one, other, "ko")) == {}
+    running = one.model_copy(update={"state": ExperimentState.RUNNING})
+    assert english_words(comparison_report(running, other, "ko")) == {}
     steps = [ChangeStep(at=AT, state=ChangeState.UNCONFIRMED, sentence=sentence) for sentence in STEPS_OF_CHANGES]
     action = CHANGE.plan.actions[0]
     plain = CHANGE.model_copy(update={"reason": "", "plan": Plan([replace(action, reason="")]), "steps": steps})

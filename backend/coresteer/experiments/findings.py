@@ -19,7 +19,7 @@ from coresteer_core.metrics import MetricLabel
 Tone: TypeAlias = Literal["better", "worse", "neutral", "unsure"]
 """Colour of an estimate; unsure: its interval includes 0, or there is no result."""
 
-_WIDE = 0.1
+WIDE = 0.1
 """A bound over this much is worth a warning: 'no difference larger than 30 %' is not 'no difference'."""
 _LISTED = 4
 _RISES = 0.05
@@ -144,11 +144,22 @@ def findings(experiment: Experiment, language: Language) -> list[str]:
     if experiment.state != "done":
         kept, sentence = experiment.analysis.counted, translate(language, experiment.sentence)
         is_open = all(one.verdict == "too-few" for one in found)
-        sentences.insert(0 if is_open else 1, phrases.text(f"ended.{experiment.state}", kept=kept, sentence=sentence))
+        ended = phrases.text(f"ended.{experiment.state}", kept=kept, sentence=sentence)
+        if is_preliminary(experiment):
+            ended += " " + phrases.text("ended.preliminary")
+        sentences.insert(0 if is_open else 1, ended)
     if count := len(left_out_runs(experiment)):
         sentences.append(phrases.text("found.left_out", count=count, planned=experiment.runs_planned))
     sentences += _unrestored(phrases)
     return sentences
+
+
+def is_preliminary(experiment: Experiment) -> bool:
+    """Return whether the primary metric has a result of fewer blocks than planned, whose error rates do not hold."""
+    found = [*primary_comparisons(experiment)]
+    if experiment.kind == "aa" and experiment.primary in experiment.analysis.noise:
+        found = [experiment.analysis.noise[experiment.primary]]
+    return experiment.state != "done" and any(one.verdict != "too-few" for one in found)
 
 
 def left_out_runs(experiment: Experiment) -> list[int]:
@@ -179,7 +190,7 @@ def comparison_sentence(phrases: Phrases, found: Comparison) -> str:
         return _absolute(phrases, found, names)
     if found.verdict == "no-difference":
         names |= {"metric": phrases.label_in_sentence(found.metric)}
-        key = "found.none_wide" if _reach(found.effect) > _WIDE else "found.none"
+        key = "found.none_wide" if reach(found.effect) > WIDE else "found.none"
         return phrases.text(
             key, **names, bound=phrases.largest_difference(found.effect), **phrases.interval_ends(found.effect)
         )
@@ -215,7 +226,7 @@ def _of_many(phrases: Phrases, found: Sequence[Comparison]) -> list[str]:
     names = {"metric": phrases.label(phrases.primary), "baseline": phrases.baseline}
     effects = [one.effect for one in none if one.effect]
     if none and len(none) == len(found) and effects:
-        widest = max(effects, key=_reach)
+        widest = max(effects, key=reach)
         sentences = [
             phrases.text(
                 "sweep.none",
@@ -225,7 +236,7 @@ def _of_many(phrases: Phrases, found: Sequence[Comparison]) -> list[str]:
         ]
         return [
             *sentences,
-            *([phrases.text("found.wide", bound=phrases.largest_difference(widest))] if _reach(widest) > _WIDE else []),
+            *([phrases.text("found.wide", bound=phrases.largest_difference(widest))] if reach(widest) > WIDE else []),
         ]
     counts = {"levels": len(found), "higher": len(higher), "lower": len(lower), "none": len(none)}
     key = {len(higher): "all_higher", len(lower): "all_lower"}.get(len(found), "counts")
@@ -236,7 +247,8 @@ def _of_many(phrases: Phrases, found: Sequence[Comparison]) -> list[str]:
     return sentences + [comparison_sentence(phrases, one) for one in largest[:_LISTED]]
 
 
-def _reach(effect: Interval) -> float:
+def reach(effect: Interval) -> float:
+    """Return the largest relative difference that a confidence interval includes."""
     return max(abs(effect.low), abs(effect.high))
 
 

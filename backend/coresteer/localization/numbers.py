@@ -42,12 +42,16 @@ def format_number(value: float) -> str:
 
 
 def format_percent(share: float, language: Language, *, signed: bool = True, up: bool = False) -> str:
-    """Format a share (0.1 is 10 %) as percent with one decimal under 100. up: round away from zero, for bounds."""
+    """Format a share (0.1 is 10 %) as percent: no decimal from 100 on, two under 0.1, else one.
+
+    up: round away from zero, for bounds.
+    """
     value = share * 100
-    scale = 1 if abs(value) >= 100 else 10
+    decimals = 0 if abs(value) >= 100 else 1 if abs(value) >= 0.095 or value == 0 else 2
+    scale = 10**decimals
     rounded = (math.ceil(abs(value) * scale - 1e-9) if up else round(abs(value) * scale)) / scale
     sign = "" if rounded == 0 else "−" if value < 0 else "+" if signed else ""
-    return f"{sign}{rounded:,.{0 if scale == 1 else 1}f}{percent_sign(language)}"
+    return f"{sign}{rounded:,.{decimals}f}{percent_sign(language)}"
 
 
 def percent_sign(language: Language) -> str:

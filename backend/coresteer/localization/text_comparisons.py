@@ -3,10 +3,16 @@
 COMPARE = {
     "compare.kind": ("Comparison of two experiments", "두 실험의 비교"),
     "compare.title": ("{a} and {b}", "{a} / {b}"),
+    "compare.agree": (
+        "The two experiments agree on {arm}: no difference between their effects on {metric} larger than {bound} was "
+        "found (difference {change}, 95 % confidence interval {low} to {high}).",
+        "{arm} 조건에 대해 두 실험의 결과가 일치한다. {bound:을/를} 넘는 {metric} 효과의 차이는 발견되지 않았다"
+        "(차이 {change}, 95% 신뢰 구간 {low} ~ {high}).",
+    ),
     "compare.same": (
-        "The two experiments agree on {arm}: no difference between their effects on {metric} was found "
-        "(difference {change}, 95 % confidence interval {low} to {high}).",
-        "{arm} 조건에 대해 두 실험의 결과가 일치한다. {metric} 효과의 차이는 발견되지 않았다"
+        "Between the effects of {arm} on {metric} in the two experiments no difference was found, but one of up to "
+        "{bound} cannot be ruled out (difference {change}, 95 % confidence interval {low} to {high}).",
+        "{arm} 조건의 {metric} 효과에서 두 실험의 차이는 발견되지 않았으나, 최대 {bound}의 차이는 배제할 수 없다"
         "(차이 {change}, 95% 신뢰 구간 {low} ~ {high}).",
     ),
     "compare.differ": (
@@ -14,6 +20,18 @@ COMPARE = {
         "(difference {change}, 95 % confidence interval {low} to {high}).",
         "{arm} 조건에 대해 두 실험의 결과가 다르다. {metric} 효과가 A에서는 {a}, B에서는 {b}이다"
         "(차이 {change}, 95% 신뢰 구간 {low} ~ {high}).",
+    ),
+    "compare.unsteady": (
+        "The result of {which} by itself is inconclusive: its A/A runs show a difference as large.",
+        "{which}의 결과만으로는 결론을 내릴 수 없다. A/A 실행에서도 그만한 차이가 나타났다.",
+    ),
+    "compare.unsteady_both": (
+        "The results of A and B by themselves are inconclusive: their A/A runs show differences as large.",
+        "A와 B 모두 그 결과만으로는 결론을 내릴 수 없다. 각각의 A/A 실행에서도 그만한 차이가 나타났다.",
+    ),
+    "compare.baselines": (
+        "Their baselines have different names: {a} in A, {b} in B.",
+        "두 실험의 기준은 이름이 다르다: A는 {a}, B는 {b}.",
     ),
     "compare.differ_count": (
         "In {metric}, the effects of {differ} of {count} arms differ between the two experiments.",

@@ -93,7 +93,7 @@ METHOD = {
         "지표 {count}개를 비교했다. 우연한 발견에 대한 보호는 판정 지표에만 적용된다.",
     ),
     "limit.early": (
-        "The experiment ended early, so it has fewer blocks than planned.",
+        "The experiment has fewer blocks than planned.",
         "실험이 끝까지 진행되지 않아 블록 수가 계획보다 적다.",
     ),
     "limit.left_out": (

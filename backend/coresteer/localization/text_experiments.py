@@ -36,6 +36,12 @@ EXPERIMENT = {
         "The experiment failed before its end: {sentence}",
         "실험이 도중에 실패했다: {sentence}",
     ),
+    "ended.preliminary": (
+        "Intervals and p hold for the planned number of blocks only: ending an experiment because of its result makes "
+        "false positives more frequent.",
+        "신뢰 구간과 p값은 계획한 블록 수를 모두 마쳤을 때만 유효하다. 결과를 보고 실험을 끝내면 잘못된 발견이 더 자주 "
+        "나온다.",
+    ),
     "nothing": (
         "No result: there is no run that could be compared.",
         "비교할 수 있는 유효한 실행이 없어 결론을 내릴 수 없다.",

@@ -99,6 +99,8 @@ def _findings(first: Phrases, second: Phrases, pairs: Sequence[tuple[Comparison,
             counts = {"differ": len(differing), "count": len(primary)}
             sentences.append(first.text("compare.differ_count", metric=metric, **counts))
         sentences += [_sentence(first, metric, pair) for pair in (differing or primary)[:_LISTED]]
+        if first.experiment.arms[0] != second.experiment.arms[0]:
+            sentences[0] += " " + first.text("compare.baselines", a=first.baseline, b=second.baseline)
     elif not (first.experiment.kind == second.experiment.kind == "aa"):
         sentences.append(first.text("compare.nothing"))
     if len(effects) == 2:
@@ -109,9 +111,21 @@ def _findings(first: Phrases, second: Phrases, pairs: Sequence[tuple[Comparison,
 def _sentence(phrases: Phrases, metric: str, pair: tuple[Comparison, Comparison, Interval]) -> str:
     one, other, ratio = pair
     names = {"arm": phrases.name(one.arm), "metric": metric, "change": format_percent(ratio.value, phrases.language)}
-    key = "compare.differ" if _differs(ratio) else "compare.same"
+    names |= {"bound": phrases.largest_difference(ratio)}
+    key = "differ" if _differs(ratio) else "agree" if findings.reach(ratio) <= findings.WIDE else "same"
     both = {"a": format_effect(one.effect, phrases.language), "b": format_effect(other.effect, phrases.language)}
-    return phrases.text(key, **names, **both, **phrases.interval_ends(ratio))
+    sentences = phrases.text(f"compare.{key}", **names, **both, **phrases.interval_ends(ratio))
+    unsteady = [which for which, each in zip("AB", pair[:2], strict=True) if each.verdict == "unsteady"]
+    if unsteady:
+        key = "unsteady" if len(unsteady) == 1 else "unsteady_both"
+        sentences += " " + phrases.text(f"compare.{key}", which=unsteady[0])
+    return sentences
+
+
+def _effect(phrases: Phrases, found: Comparison) -> str:
+    """Return an effect as text, marked where its own report calls it inconclusive."""
+    effect = format_effect(found.effect, phrases.language)
+    return f"{effect}, {phrases.verdict(found)}" if found.verdict == "unsteady" else effect
 
 
 def _effects(phrases: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[Block]:
@@ -121,7 +135,7 @@ def _effects(phrases: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Int
     blocks: list[Block] = []
     drawn = [pair for pair in pairs if pair[0].metric == phrases.primary][:_MAX_DOTS]
     dots = [
-        Dot(f"{key}: {phrases.name(one.arm)}", format_effect(one.effect, language), one.effect, phrases.tone(one))
+        Dot(f"{key}: {phrases.name(one.arm)}", _effect(phrases, one), one.effect, phrases.tone(one))
         for pair in drawn
         for key, one in zip("AB", pair[:2], strict=True)
     ]
@@ -134,7 +148,7 @@ def _effects(phrases: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Int
         [
             phrases.label(one.metric),
             phrases.name(one.arm),
-            *(format_effect(each.effect, language) for each in (one, other)),
+            *(_effect(phrases, each) for each in (one, other)),
             format_effect(ratio, language),
         ]
         for one, other, ratio in pairs[:_MAX_ROWS]

@@ -4,7 +4,13 @@ import re
 from collections.abc import Mapping
 
 from coresteer.experiments.arm_config import changes_nothing, measure_s
-from coresteer.experiments.findings import Phrases, label_in_sentence, left_out_runs, unrestored_settings
+from coresteer.experiments.findings import (
+    Phrases,
+    is_preliminary,
+    label_in_sentence,
+    left_out_runs,
+    unrestored_settings,
+)
 from coresteer.experiments.schedule import MAX_ATTEMPTS, MIN_DURATION_S, all_arms
 from coresteer.localization.numbers import format_amount, format_duration
 from coresteer.localization.text import SENTENCES, translate
@@ -154,8 +160,10 @@ def limit_sentences(phrases: Phrases) -> list[str]:
         sentences.append(phrases.text("limit.observe"))
     elif has_client(spec.workload) and spec.peer_node_id is None:
         sentences.append(phrases.text("limit.alone"))
-    if experiment.state in ("stopped", "cancelled", "failed"):
+    if experiment.state in ("running", "stopped", "cancelled", "failed"):
         sentences.append(phrases.text("limit.early"))
+    if is_preliminary(experiment):
+        sentences.append(phrases.text("ended.preliminary"))
     if left_out_runs(experiment) and isinstance(spec.workload, Finite):
         sentences.append(phrases.text("limit.left_out"))
     if len(experiment.analysis.metrics) > 1 and experiment.kind != "aa":

@@ -18,12 +18,15 @@ import { validateNewSearch } from "./search";
 /** A fake backend with two nodes, each with its own values in the template. */
 const backend = vi.hoisted(() => {
   const state = { specs: {} as Record<string, unknown> };
+  const [GONE, PROBLEM] = [{ detail: "It is gone." }, { "content-type": "application/problem+json" }];
   globalThis.fetch = async (input) => {
     const { pathname } = new URL((input as Request).url);
     const node = pathname.match(/nodes\/(\d+)\/experiment-templates$/)?.[1];
     if (node !== undefined)
       return Response.json([{ slug: "t", title: "T", differs: [], deviations: [], spec: state.specs[node] }]);
     if (pathname.endsWith("/application-metrics")) return Response.json([]);
+    if (/\/(experiments\/17|changes\/gone)$/.test(pathname))
+      return Response.json(GONE, { status: 404, headers: PROBLEM });
     if (pathname.endsWith("/fleet")) return Response.json({ nodes: 2, rows: [] });
     return new Promise<Response>(() => undefined);
   };
@@ -73,4 +76,17 @@ test("another node keeps what is edited, and what is not edited follows the node
   await userEvent.type(await name(), "!");
   await choose(1);
   expect((await name()).value).toBe("of two!");
+});
+
+test.each(["from=17", "confirm=17", "node=1&change=gone"])(
+  "a form whose source (%s) cannot be read says so",
+  async (source) => {
+    await show(`/experiments/new?${source}`);
+    expect((await screen.findByRole("alert")).textContent).toBe("It is gone.");
+  },
+);
+
+test("a form whose source is still read says so", async () => {
+  await show("/experiments/new?from=18");
+  await screen.findByText("Loading what the experiment begins with.");
 });

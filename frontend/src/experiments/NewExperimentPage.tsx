@@ -30,7 +30,8 @@ export function NewExperimentPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const copied = search.confirm ?? search.from;
-  const again = useQuery({ ...experimentQuery(copied ?? 0), enabled: copied !== undefined }).data;
+  const source = useQuery({ ...experimentQuery(copied ?? 0), enabled: copied !== undefined });
+  const again = source.data;
   const first = useQuery(fleetQuery({ limit: 1 })).data;
   const only = first?.nodes === 1 ? first.rows[0]?.id : undefined;
   const nodeId = search.node ?? again?.node_id ?? only;
@@ -38,7 +39,9 @@ export function NewExperimentPage() {
   // those of another node stay until they are there: the form would be lost
   const templates = useQuery({ ...templatesQuery(nodeId), placeholderData: keepPreviousData });
   const template = templates.data?.find(({ slug }) => slug === search.template);
-  const change = useQuery({ ...changeQuery(search.change ?? ""), enabled: search.change !== undefined }).data;
+  const changed = useQuery({ ...changeQuery(search.change ?? ""), enabled: search.change !== undefined });
+  const change = changed.data;
+  const failure = source.error ?? changed.error;
   const begun =
     search.change !== undefined && change === undefined
       ? false
@@ -74,6 +77,12 @@ export function NewExperimentPage() {
           </p>
         )}
       </section>
+      {failure !== null && (
+        <p className="bad" role="alert">
+          {errorMessage(failure)}
+        </p>
+      )}
+      {(source.isLoading || changed.isLoading) && <p className="muted">Loading what the experiment begins with.</p>}
       {first !== undefined && nodeId === undefined && copied === undefined && <NodeChoice search={search} />}
       {nodeId !== undefined && copied === undefined && (
         <>

@@ -32,6 +32,8 @@ test.each([
   [0.0201, "2.1 %"],
   [0.02, "2.0 %"],
   [1.234, "124 %"],
+  [0.00041, "0.05 %"],
+  [0, "0.0 %"],
   [null, "–"],
 ])("a minimum detectable difference of %s is rounded up as in the findings, to %s", (share, words) => {
   expect(detectableText(share)).toBe(words);

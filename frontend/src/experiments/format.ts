@@ -36,7 +36,7 @@ export function effectWithInterval(effect: Interval | null): string {
 /** The minimum detectable difference, rounded up like in the findings: `2.1 %`. */
 export function detectableText(share: number | null): string {
   if (share === null) return UNKNOWN;
-  const digits = share >= 1 ? 0 : 1;
+  const digits = share >= 1 ? 0 : share >= 0.00095 || share === 0 ? 1 : 2;
   const scale = 10 ** digits;
   return `${(Math.ceil(share * 100 * scale - 1e-9) / scale).toFixed(digits)} %`;
 }

@@ -34,6 +34,15 @@ test("verdicts are shown as text beside their values", () => {
   expect(screen.getByText(/too few runs/)).toBeTruthy();
 });
 
+test.each([
+  ["running", 1],
+  ["cancelled", 1],
+  ["done", 0],
+] as const)("p of an experiment that is %s holds for the planned number of blocks only", (state, times) => {
+  render(<ComparisonTable experiment={{ ...sweep(), state }} label="Levels" first="level" rows={rows} />);
+  expect(screen.queryAllByText(/p hold for the planned number of blocks only/)).toHaveLength(times);
+});
+
 test("a row can be selected", () => {
   const choose = vi.fn();
   render(

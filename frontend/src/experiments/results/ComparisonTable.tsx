@@ -102,6 +102,8 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
       </table>
       <p className={`muted ${styles.scaleNote}`}>
         All bars: change from {effectText(scale.low)} to {effectText(scale.high)}. An arrow: the interval goes on.
+        {experiment.state !== "done" &&
+          " Intervals and p hold for the planned number of blocks only: ending an experiment because of its result makes false positives more frequent."}
       </p>
     </Scroll>
   );

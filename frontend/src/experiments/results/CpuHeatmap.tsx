@@ -22,7 +22,7 @@ export function CpuHeatmap({ experiment, share, onShare }: Props) {
   return (
     <section className={`card ${styles.wrapping}`} aria-label="CPUs by arm">
       <h2>
-        CPUs by arm <small>mean share of each CPU's time over the runs that were not discarded</small>
+        CPUs by arm <small>mean share of each CPU's time over the runs of the comparison that were not discarded</small>
         <span className="grow" />
         <Segments label="Share" value={share} options={OPTIONS} onChange={onShare} />
         <button type="button" className="link" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>

@@ -65,3 +65,15 @@ test("a CPU's mean is over the runs that count and that could tell", () => {
     [1, 2, null],
   ]);
 });
+
+test("a CPU's mean is over the runs of the comparison, and over the A/A runs only without those", () => {
+  const one = sweep();
+  const ofItself = {
+    ...run(0, [0], { cpus: { busy: [90] } }),
+    planned: { ...run(0, [0]).planned, stage: "aa" as const },
+  };
+  one.runs = [ofItself, run(1, [0], { cpus: { busy: [10] } }), run(2, [1], { cpus: { busy: [20] } })];
+  expect(cpuMeans(one, "busy")).toEqual([[10], [20], [null]]);
+  one.runs = [ofItself, run(1, [0], { cpus: { busy: [10] }, discarded: "The host took time away." })];
+  expect(cpuMeans(one, "busy")).toEqual([[90], [null], [null]]);
+});
