@@ -8608,7 +8608,8 @@ export interface components {
          * @description A policy version on its way to the nodes, in stages. from_version: the one they had before, None for none.
          *
          *     stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
-         *     completed stages. remaining_s: seconds until the stage may end, at this answer; None unless it is in progress.
+         *     completed stages. remaining_s: seconds until the stage may end, at this answer; 0 while samples of its nodes are
+         *     awaited; None unless it is in progress, and while it waits for a change window or the end of a stop of enforcement.
          *     evidence: of the stages that have ended.
          */
         Rollout: {
@@ -9866,6 +9867,8 @@ export interface components {
         /**
          * StageEvidence
          * @description The figures on which a stage of a rollout passed or failed. window_s: length of time before and after.
+         *
+         *     lost_traffic: whether all of its nodes lost their traffic, and no waiting node did; the stage failed then.
          */
         StageEvidence: {
             /** Stage */
@@ -9879,6 +9882,11 @@ export interface components {
             window_s: number;
             /** Figures */
             figures: components["schemas"]["StageFigure"][];
+            /**
+             * Lost Traffic
+             * @default false
+             */
+            lost_traffic: boolean;
             /** Sentence */
             sentence: string;
             /** @description Return what the stage passed on; with the basis ``none`` it passed without figures. */
@@ -9888,8 +9896,8 @@ export interface components {
          * StageFigure
          * @description One metric of a stage. before, after: of its nodes together; change: relative, the mean of its nodes.
          *
-         *     waiting_change: of the nodes that waited, None without any. effect: the difference of both with its interval, which
-         *     is None for too few nodes.
+         *     waiting_change: of the nodes that waited, None without a value. effect: the difference of both with its interval,
+         *     which is None for too few nodes, and for nodes that do not vary.
          */
         StageFigure: {
             /** Metric */
@@ -9924,7 +9932,7 @@ export interface components {
          * StageVerdict
          * @description What a stage of a rollout shows about one metric. higher, lower: where neither is better.
          *
-         *     not_compared: no node waited, so only before and after are known.
+         *     not_compared: no node that waited has a value, so only before and after are known.
          * @enum {string}
          */
         StageVerdict: "improves" | "worsens" | "higher" | "lower" | "none_found" | "too_few" | "not_compared";
@@ -10692,8 +10700,8 @@ export interface components {
          * Totals
          * @description Figures of several nodes together; None where no node's is known.
          *
-         *     health: numbers of nodes. with_data: nodes with figures. hot: nodes whose hottest CPU spends HOT_PERCENT or more in
-         *     softirq. sums: of rates; worst: the largest of other figures.
+         *     health: numbers of nodes. with_data: nodes with figures. hot: nodes whose hottest CPU spends SOFTIRQ_BOUND_PERCENT
+         *     or more in softirq. sums: of rates; worst: the largest of other figures.
          */
         Totals: {
             /** Nodes */

@@ -2,6 +2,7 @@ import { Button, Modal, TextInput } from "@mantine/core";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { errorMessage } from "../api/client";
 import styles from "./dialog.module.css";
+import { useFocusReturn } from "./useFocusReturn";
 
 /** Dialog before an action with consequences, on a phone a sheet. typed: text that must be entered first. */
 export function ConfirmDialog({
@@ -30,6 +31,7 @@ export function ConfirmDialog({
   children: ReactNode;
 }) {
   const [entered, setEntered] = useState("");
+  useFocusReturn();
   const submit = (event: FormEvent) => {
     event.preventDefault();
     onConfirm();

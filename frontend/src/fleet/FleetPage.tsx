@@ -1,7 +1,7 @@
 import { Button, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { errorMessage, type Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
 import { labelsQuery, openChangesQuery } from "../api/queries";
@@ -34,7 +34,7 @@ import { Outliers } from "./Outliers";
 import { pastFigures } from "./past";
 import type { Moment } from "./pastTime";
 import { COLORS, type ColorBy, type FleetSearch } from "./search";
-import { useFleet } from "./useFleet";
+import { TABLE_PAGE, useFleet } from "./useFleet";
 
 const COLOR_CHOICES = COLORS.map((color) => ({ value: color, label: METRICS[COLOURINGS[color].column].short }));
 /** The filter that leaves simulated nodes out. */
@@ -98,6 +98,12 @@ function Fleet({ answer, moment, isLoading, onRemoveSimulated }: FleetProps) {
     <GroupTable answer={answer} group={grouped} colouring={colouring} isPast={isPast} />
   );
   const isCut = rows.length < totals.nodes;
+  const pages = Math.max(1, Math.ceil(totals.nodes / TABLE_PAGE));
+  const isBeyond = !isLoading && search.view === "table" && (search.page ?? 1) > pages; // nodes were deleted
+  useEffect(() => {
+    if (isBeyond)
+      void navigate({ search: (before) => ({ ...before, page: pages === 1 ? undefined : pages }), replace: true });
+  }, [isBeyond, pages, navigate]);
   return (
     <>
       <search className={styles.filter}>

@@ -16,14 +16,16 @@ const SCHEMA: Schema = {
   },
 };
 
-function Form({ onRead }: { onRead: (value: unknown) => void }) {
-  const [values, setValues] = useState(() => valuesOf(SCHEMA, undefined, "spec"));
+type FormProps = { schema?: Schema; onRead: (value: unknown) => void };
+
+function Form({ schema = SCHEMA, onRead }: FormProps) {
+  const [values, setValues] = useState(() => valuesOf(schema, undefined, "spec"));
   const errors: Errors = {};
-  onRead(readObject(SCHEMA, "spec", values, errors));
+  onRead(readObject(schema, "spec", values, errors));
   return (
     <MantineProvider>
       <SchemaFields
-        schema={SCHEMA}
+        schema={schema}
         path="spec"
         values={values}
         errors={errors}
@@ -70,4 +72,14 @@ test.each<[Errors, boolean]>([
     wrapper: MantineProvider,
   });
   expect(screen.getByText("Advanced").closest("details")?.open).toBe(open);
+});
+
+test("the advanced group stays open while a number in it is typed anew", async () => {
+  const damping = { type: "number", minimum: 0, default: 30, title: "Damping", group: "advanced" } as const;
+  render(<Form schema={{ type: "object", properties: { damping } }} onRead={() => undefined} />);
+  await userEvent.click(screen.getByText("Advanced"));
+  const field = screen.getByLabelText("Damping");
+  await userEvent.clear(field);
+  await userEvent.type(field, "120");
+  expect(field.closest("details")?.open).toBe(true);
 });

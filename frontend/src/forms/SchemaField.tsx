@@ -1,6 +1,7 @@
 import { Checkbox, NativeSelect, Textarea, TextInput } from "@mantine/core";
 import type { ReactNode } from "react";
 import { Fragment } from "react";
+import { Fold } from "./Fold";
 import styles from "./forms.module.css";
 import { type Field, fieldsOf, inputOf, labelOf, optionsOf, type Schema } from "./schema";
 import type { Errors, Values } from "./values";
@@ -105,10 +106,9 @@ export function SchemaFields({ schema, path, except = [], ...form }: FieldsProps
     <>
       {fields.filter((field) => !advanced.includes(field)).map(show)}
       {advanced.length > 0 && (
-        <details open={isWrong || undefined}>
-          <summary>Advanced</summary>
+        <Fold summary="Advanced" isWrong={isWrong}>
           <div className={styles.advanced}>{advanced.map(show)}</div>
-        </details>
+        </Fold>
       )}
     </>
   );

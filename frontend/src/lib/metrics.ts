@@ -49,7 +49,8 @@ export const GUARDRAIL_LABELS = Object.fromEntries(
 ) as Record<GuardrailMetric, { label: string; unit: string }>;
 
 /** The load of a CPU, in percent, from which it is shown in red. */
-export const isHot = (percent: number | undefined): boolean => percent !== undefined && percent >= SOFTIRQ_BOUND_PERCENT;
+export const isHot = (percent: number | undefined): boolean =>
+  percent !== undefined && percent >= SOFTIRQ_BOUND_PERCENT;
 
 type Format = (value: number | null | undefined) => Figure;
 

@@ -16,6 +16,8 @@ test.each([
   ["an exclusive lower bound", numberWithin({ exclusiveMinimum: 0 }), "0", undefined],
   ["an empty number", numberWithin({ minimum: -1, maximum: 1 }), " x", undefined],
   ["infinity", timeMs, "Infinity", undefined],
+  ["a time", timeMs, "1764000000000", 1_764_000_000_000],
+  ["a time in nanoseconds", timeMs, "1764000000000000000", undefined],
 ])("%s is parsed or removed, without an exception", (_, schema: v.GenericSchema<unknown, unknown>, given, expected) => {
   expect(validated(v.object({ one: param(schema) }))({ one: given }).one).toBe(expected);
 });

@@ -21,8 +21,8 @@ type Bounds = { minimum?: number; exclusiveMinimum?: number; maximum?: number };
 export const numberWithin = ({ minimum = -Infinity, exclusiveMinimum = -Infinity, maximum = Infinity }: Bounds) =>
   v.pipe(anyNumber, v.minValue(minimum), v.gtValue(exclusiveMinimum), v.maxValue(maximum));
 
-/** A time in Unix milliseconds. */
-export const timeMs = v.pipe(anyNumber, v.gtValue(0));
+/** A time in Unix milliseconds, of a year with four digits as the API needs; in nanoseconds it would be no date. */
+export const timeMs = v.pipe(anyNumber, v.gtValue(0), v.ltValue(Date.UTC(10_000, 0)));
 
 type RangeParams = { from?: number | undefined; to?: number | undefined };
 

@@ -29,7 +29,10 @@ function refreshLists(): void {
 export function useLiveCache(): void {
   useLive("nodes", refreshLists);
   useLive("node", (node) => {
-    queryClient.setQueryData(nodeQuery(node.id).queryKey, (full) => full && { ...full, ...node });
+    const { queryKey } = nodeQuery(node.id);
+    if (queryClient.getQueryData(queryKey)?.health !== node.health)
+      void queryClient.invalidateQueries({ queryKey: ["preview", node.id] });
+    queryClient.setQueryData(queryKey, (full) => full && { ...full, ...node });
   });
   useLive("inventory", (nodeId) => {
     void queryClient.invalidateQueries({ queryKey: nodeQuery(nodeId).queryKey });

@@ -58,6 +58,7 @@ function merge(change: Change, endMissed: boolean): void {
   if (!isOpen(change) && isNews) showEnd(change);
   void queryClient.invalidateQueries({ queryKey: ["changes", "node", change.node_id] });
   void queryClient.invalidateQueries({ queryKey: ["suggestions", change.node_id] });
+  void queryClient.invalidateQueries({ queryKey: ["preview", change.node_id] });
 }
 
 /** Fetches a change that ended while the live connection was down. Rejects with ApiProblem. */

@@ -9,11 +9,19 @@ function lastCache(topology: Topology, cpu: number): Topology["caches"][number] 
     .at(-1);
 }
 
+/** The caches of each CPU, by topology: a large machine has more caches than CPUs, too many to read for each CPU. */
+const cachesByCpu = new WeakMap<Topology, Map<number, Topology["caches"]>>();
+
 /** The caches of a CPU, smallest level first. */
 export function cachesOf(topology: Topology, cpu: number): Topology["caches"] {
-  return topology.caches
-    .filter((cache) => parseCpuList(cache.cpus).includes(cpu))
-    .sort((a, b) => a.level - b.level || a.type.localeCompare(b.type));
+  const known = cachesByCpu.get(topology);
+  if (known !== undefined) return known.get(cpu) ?? [];
+  const sorted = [...topology.caches].sort((a, b) => a.level - b.level || a.type.localeCompare(b.type));
+  const index = new Map<number, Topology["caches"]>();
+  for (const cache of sorted)
+    for (const one of parseCpuList(cache.cpus)) index.set(one, [...(index.get(one) ?? []), cache]);
+  cachesByCpu.set(topology, index);
+  return index.get(cpu) ?? [];
 }
 
 /** A CPU's location: `package 0 · core 3 · NUMA node 0 · L3 of 4 CPUs`. */

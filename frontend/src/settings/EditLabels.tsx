@@ -5,6 +5,7 @@ import { api, type Schemas, unwrap } from "../api/client";
 import { handleSignedOut, nodeQuery, queryClient } from "../api/queries";
 import dialogStyles from "../components/dialog.module.css";
 import { FormError } from "../components/FormError";
+import { useFocusReturn } from "../components/useFocusReturn";
 import { labelsText, parseLabels } from "../lib/labels";
 
 type NodeSummary = Schemas["NodeSummary"];
@@ -12,6 +13,7 @@ type NodeSummary = Schemas["NodeSummary"];
 /** Dialog to edit a node's labels, which group and filter nodes. */
 export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () => void }) {
   const [line, setLine] = useState(() => labelsText(node.labels));
+  useFocusReturn();
   const labels = parseLabels(line);
   const save = useMutation({
     mutationFn: (wanted: Record<string, string>) =>

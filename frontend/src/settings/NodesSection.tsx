@@ -14,10 +14,12 @@ import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { Pager } from "../components/Pager";
 import { ActionsHeading } from "../components/RowsTable";
 import { Scroll } from "../components/Scroll";
+import { useFocusReturn } from "../components/useFocusReturn";
 import { clockOffsetMs } from "../lib/clock";
 import { duration } from "../lib/format";
 import { EditLabels } from "./EditLabels";
 import { AddNodes, EnrolmentTokens } from "./EnrolmentTokens";
+import { ENROLMENT_TOKENS } from "./enrolment";
 import { RemoveSimulated } from "./RemoveSimulated";
 import { SimulatedNodes } from "./SimulatedNodes";
 import styles from "./settings.module.css";
@@ -57,14 +59,16 @@ function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revo
   return kind === "revoke" ? (
     <ConfirmDialog title={`Revoke the key of ${node.name}`} action="Revoke" {...common}>
       <p>
-        Its agent is disconnected until an administrator readmits it. If the machine has an enrolment token that others
-        use as well, revoke that too. The node's history is retained.
+        Its agent is disconnected until an administrator readmits it. Until it is stopped on the machine, it goes on
+        with the policies that it has, and no stop of enforcement reaches it. If the machine has an enrolment token that
+        others use as well, revoke that too. The node's history is retained.
       </p>
     </ConfirmDialog>
   ) : (
     <ConfirmDialog title={`Delete ${node.name}`} action="Delete" typed={node.name} {...common}>
       <p>
-        The node, its key and its whole history are removed from Coresteer. Nothing is changed on the machine itself.
+        The node, its key and its whole history are removed from Coresteer. On the machine nothing changes: its agent
+        goes on with the policies that it has, and no stop of enforcement reaches it. Remove the agent there first.
       </p>
     </ConfirmDialog>
   );
@@ -72,9 +76,11 @@ function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revo
 
 /** Dialog that creates the command with which a node that was installed anew enrols again. */
 function Readmit({ node, onClose }: { node: NodeSummary; onClose: () => void }) {
+  useFocusReturn();
   const readmit = useMutation({
     mutationFn: () => unwrap(api.POST("/api/v1/nodes/{node_id}/readmit", { params: { path: { node_id: node.id } } })),
     onError: handleSignedOut,
+    onSuccess: () => queryClient.invalidateQueries({ queryKey: ENROLMENT_TOKENS }),
   });
   return (
     <Modal opened onClose={onClose} title={`Readmit ${node.name}`} closeButtonProps={{ "aria-label": "Close" }}>

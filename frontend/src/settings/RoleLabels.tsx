@@ -5,10 +5,10 @@ import { labelsText, parseLabels } from "../lib/labels";
 type Labels = Record<string, string>;
 
 /**
- * Field for the labels of the nodes of which somebody is operator; empty for all nodes.
+ * Field for the labels of the nodes of which somebody is operator; empty for all nodes. Its form cannot be sent while the
+ * input is invalid.
  *
- * of: a user whose labels are stored on Enter and when the field is left. Without one it is part of a form, which cannot
- * be sent while the input is invalid.
+ * of: the user, where the field has no label.
  */
 export function RoleLabels({
   of,
@@ -24,9 +24,6 @@ export function RoleLabels({
   const [line, setLine] = useState(labelsText(value));
   const labels = parseLabels(line);
   const invalid = typeof labels === "string" ? labels : "";
-  const store = () => {
-    if (of !== undefined && typeof labels !== "string" && labelsText(labels) !== labelsText(value)) onChange(labels);
-  };
   return (
     <TextInput
       ref={(input) => input?.setCustomValidity(invalid)}
@@ -44,10 +41,8 @@ export function RoleLabels({
         const text = event.currentTarget.value;
         const parsed = parseLabels(text);
         setLine(text);
-        if (of === undefined && typeof parsed !== "string") onChange(parsed);
+        if (typeof parsed !== "string") onChange(parsed);
       }}
-      onBlur={store}
-      onKeyDown={(event) => event.key === "Enter" && store()}
     />
   );
 }

@@ -10,6 +10,7 @@ import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
 import { RowsTable } from "../components/RowsTable";
+import { labelsText } from "../lib/labels";
 import { RoleLabels } from "./RoleLabels";
 import styles from "./settings.module.css";
 
@@ -106,18 +107,61 @@ const MEANING: Record<Schemas["Role"], string> = {
   admin: "may change all nodes, and manage users, tokens and agents",
 };
 
-function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
-  const [isDeleting, setDeleting] = useState(false);
-  const [role, setRole] = useState<Schemas["Role"] | null>(null);
-  const update = useMutation({
+function useUpdate(user: Schemas["User"], onSuccess: () => void) {
+  return useMutation({
     mutationFn: (body: Schemas["UserUpdate"]) =>
       unwrap(api.PATCH("/api/v1/users/{user_id}", { params: { path: { user_id: user.id } }, body })),
     onError: handleSignedOut,
     onSuccess: () => {
-      setRole(null);
+      onSuccess();
       return refetch();
     },
   });
+}
+
+const reach = (labels: Schemas["User"]["role_labels"]) => labelsText(labels) || "all nodes";
+
+/** The nodes of which a user is operator. Others are stored only after a question: they may be more. */
+function OperatorLabels({ user }: { user: Schemas["User"] }) {
+  const [labels, setLabels] = useState(user.role_labels);
+  const [isAsking, setAsking] = useState(false);
+  const update = useUpdate(user, () => setAsking(false));
+  const isEdited = reach(labels) !== reach(user.role_labels);
+  return (
+    <>
+      <form
+        className={styles.line}
+        onSubmit={(event) => {
+          event.preventDefault();
+          update.reset();
+          setAsking(isEdited);
+        }}
+      >
+        <RoleLabels of={user.username} value={labels} disabled={user.issuer !== null} onChange={setLabels} />
+        {isEdited && <Button type="submit">Save</Button>}
+      </form>
+      {isAsking && (
+        <ConfirmDialog
+          title={`Change the nodes of ${user.username}`}
+          action="Change"
+          pending={update.isPending}
+          error={update.error}
+          onConfirm={() => update.mutate({ role_labels: labels })}
+          onClose={() => setAsking(false)}
+        >
+          <p>
+            {user.username}, now operator of {reach(user.role_labels)}, becomes operator of {reach(labels)}.
+          </p>
+        </ConfirmDialog>
+      )}
+    </>
+  );
+}
+
+function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
+  const [isDeleting, setDeleting] = useState(false);
+  const [role, setRole] = useState<Schemas["Role"] | null>(null);
+  const update = useUpdate(user, () => setRole(null));
   return (
     <tr>
       <td>
@@ -129,7 +173,7 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
           aria-label={`Role of ${user.username}`}
           data={ROLES}
           value={user.role}
-          disabled={update.isPending || user.issuer !== null}
+          disabled={user.issuer !== null}
           title={user.issuer === null ? undefined : "The role follows from the groups at the issuer."}
           onChange={(event) => {
             update.reset();
@@ -151,16 +195,7 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
           </ConfirmDialog>
         )}
       </td>
-      <td>
-        {user.role === "operator" && (
-          <RoleLabels
-            of={user.username}
-            value={user.role_labels}
-            disabled={update.isPending || user.issuer !== null}
-            onChange={(role_labels) => update.mutate({ role_labels })}
-          />
-        )}
-      </td>
+      <td>{user.role === "operator" && <OperatorLabels key={labelsText(user.role_labels)} user={user} />}</td>
       <td className={user.disabled ? "warn" : ""}>{user.disabled ? "disabled" : "enabled"}</td>
       <td>
         <Moment at={user.last_login_at} />

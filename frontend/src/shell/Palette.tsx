@@ -1,5 +1,6 @@
 import { Modal, TextInput } from "@mantine/core";
 import { type KeyboardEvent, useId, useState } from "react";
+import { useFocusReturn } from "../components/useFocusReturn";
 import { find } from "./paletteSearch";
 import styles from "./shell.module.css";
 import { usePaletteEntries } from "./usePaletteEntries";
@@ -10,6 +11,7 @@ const LABEL = "Search nodes, CPUs, IRQs, policies, pages and actions";
 export function Palette({ onClose }: { onClose: () => void }) {
   const [query, setQuery] = useState("");
   const [selected, setSelected] = useState(0);
+  useFocusReturn();
   const id = useId();
   const entries = usePaletteEntries(query);
   const groups = find(entries, query);

@@ -1,6 +1,6 @@
 import { Button, FileButton, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { api, errorMessage, unwrap } from "../api/client";
 import { handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
@@ -19,6 +19,7 @@ export function TracePicker({ value, error, onChange }: Props) {
   const traces = useQuery(tracesQuery);
   const stored = traces.data ?? [];
   const generated = String(studySchema("trace").default);
+  const emptyInput = useRef<() => void>(null);
   const upload = useMutation({
     mutationFn: (file: File) =>
       unwrap(
@@ -30,6 +31,7 @@ export function TracePicker({ value, error, onChange }: Props) {
         }),
       ),
     onError: handleSignedOut,
+    onSettled: () => emptyInput.current?.(), // the same file can be chosen again
     onSuccess: async ({ facts }) => {
       await queryClient.invalidateQueries({ queryKey: tracesQuery.queryKey });
       onChange(facts.name);
@@ -61,7 +63,11 @@ export function TracePicker({ value, error, onChange }: Props) {
         data={[...names]}
         onChange={(event) => onChange(event.currentTarget.value)}
       />
-      <FileButton onChange={(file) => file !== null && upload.mutate(file)} accept=".swf,.gz,.txt">
+      <FileButton
+        resetRef={emptyInput}
+        onChange={(file) => file !== null && upload.mutate(file)}
+        accept=".swf,.gz,.txt"
+      >
         {(props) => (
           <Button
             {...props}

@@ -47,7 +47,12 @@ export function ApplyPlan(props: Props) {
   const canApply = preview.data?.can_apply === true && why === null && !apply.isSuccess;
   return (
     <div className={styles.editor}>
-      <ChangePreview preview={preview.data} error={preview.error} confirmS={confirmS} limitUs={null} />
+      <ChangePreview
+        preview={apply.isSuccess ? apply.context : preview.data}
+        error={preview.error}
+        confirmS={confirmS}
+        limitUs={null}
+      />
       <div className={styles.terms}>
         <ConfirmTimeout seconds={confirmS} onChange={setConfirmS} />
         <Button

@@ -2,6 +2,7 @@ import { NativeSelect } from "@mantine/core";
 import { type UseQueryResult, useMutation, useQuery } from "@tanstack/react-query";
 import { api, errorMessage, type Schemas, unwrap } from "../../api/client";
 import { BOUNDS } from "../../api/constants";
+import { handleSignedOut, queryClient } from "../../api/queries";
 import { refusalFor } from "../../auth/me";
 import { duration } from "../../lib/format";
 import { applyChangeUpdate } from "../../live/changes";
@@ -39,7 +40,10 @@ export function usePreview(nodeId: number, body: Schemas["PreviewRequest"], enab
 
 type Terms = Omit<Schemas["ChangeRequest"], "plan" | "restores"> & { restores?: boolean };
 
-/** Mutation that applies a preview's plan; it rolls back unless confirmed within terms.confirm_timeout_s. */
+/**
+ * Mutation that applies a preview's plan; it rolls back unless confirmed within terms.confirm_timeout_s. Its context is
+ * that preview.
+ */
 export function useApply(nodeId: number, preview: UseQueryResult<Schemas["PreviewResponse"]>, terms: Terms) {
   return useMutation({
     mutationFn: () => {
@@ -50,6 +54,11 @@ export function useApply(nodeId: number, preview: UseQueryResult<Schemas["Previe
           body: { restores: false, ...terms, plan: preview.data.plan },
         }),
       );
+    },
+    onMutate: () => preview.data,
+    onError: (error) => {
+      handleSignedOut(error);
+      void queryClient.invalidateQueries({ queryKey: ["preview", nodeId] }); // values may have changed since
     },
     onSuccess: applyChangeUpdate,
   });

@@ -1,11 +1,11 @@
 import { NativeSelect, TextInput } from "@mantine/core";
-import { useDebouncedCallback } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { type KeyboardEvent, type PointerEvent, useEffect, useId, useMemo, useRef, useState } from "react";
 import { errorMessage } from "../../api/client";
 import { coloursOf, prepareCanvas, useColourScheme, useWidth } from "../../charts/canvas";
 import { ExportMenu } from "../../components/ExportMenu";
 import { Segments } from "../../components/Segments";
+import { useTyped } from "../../components/useTyped";
 import { type Errors, readField } from "../../forms/values";
 import { CIVIDIS_GRADIENT } from "../../lib/cividis";
 import { duration, formatCount, formatFigure, micros, packetRate, perSecond, significant } from "../../lib/format";
@@ -253,41 +253,15 @@ function SurfaceChart({ view, coalescing, surface, colour, height, onSelect }: S
   );
 }
 
-const TYPING_MS = 300;
 type Name = keyof typeof TRAFFIC_SCHEMAS;
 
 /** Fields for assumed traffic and the latency bound; empty: the measured traffic and the policies' bound. */
 function AssumedTraffic({ view, coalescing }: { view: NodeView; coalescing: Coalescing | undefined }) {
-  const { search, navigate } = view;
-  const [texts, setTexts] = useState<Record<Name, string>>(() => ({
-    pps: String(search.pps ?? ""),
-    frame: String(search.frame ?? ""),
-    bound: String(search.bound ?? ""),
-  }));
-  const errorOf = (name: Name, value: string) => {
-    const errors: Errors = {};
-    if (value !== "") readField(TRAFFIC_SCHEMAS[name], name, { [name]: value }, errors);
-    return errors[name];
-  };
-  const publish = useDebouncedCallback((name: Name, value: string) => {
-    if (errorOf(name, value) === undefined) navigate({ [name]: value === "" ? undefined : Number(value) });
-  }, TYPING_MS);
   const traffic = coalescing?.traffic ?? null;
   const allowed = coalescing === undefined ? null : latencyBoundUs(coalescing, undefined);
   const measured = traffic !== null && traffic.measured_s !== null;
   const field = (name: Name, label: string, placeholder: string) => (
-    <TextInput
-      label={label}
-      placeholder={placeholder}
-      inputMode="numeric"
-      value={texts[name]}
-      error={errorOf(name, texts[name])}
-      onChange={(event) => {
-        const value = event.currentTarget.value.trim();
-        setTexts((before) => ({ ...before, [name]: value }));
-        publish(name, value);
-      }}
-    />
+    <TrafficField view={view} name={name} label={label} placeholder={placeholder} />
   );
   return (
     <div className={styles.assumed}>
@@ -295,6 +269,33 @@ function AssumedTraffic({ view, coalescing }: { view: NodeView; coalescing: Coal
       {field("frame", "Assumed bytes/frame", measured ? `measured ${significant(traffic.frame_bytes)}` : "measured")}
       {field("bound", "Latency bound, µs", allowed === null ? "no policy bound" : `policy ${allowed}`)}
     </div>
+  );
+}
+
+type FieldProps = { view: NodeView; name: Name; label: string; placeholder: string };
+
+function TrafficField({ view, name, label, placeholder }: FieldProps) {
+  const errorOf = (text: string) => {
+    const errors: Errors = {};
+    if (text.trim() !== "") readField(TRAFFIC_SCHEMAS[name], name, { [name]: text }, errors);
+    return errors[name];
+  };
+  const { typed, type } = useTyped(
+    String(view.search[name] ?? ""),
+    (text) => {
+      if (errorOf(text) === undefined) view.navigate({ [name]: text === "" ? undefined : Number(text) });
+    },
+    (text) => (text.trim() === "" || errorOf(text) !== undefined ? text.trim() : String(Number(text))),
+  );
+  return (
+    <TextInput
+      label={label}
+      placeholder={placeholder}
+      inputMode="numeric"
+      value={typed}
+      error={errorOf(typed)}
+      onChange={(event) => type(event.currentTarget.value)}
+    />
   );
 }
 

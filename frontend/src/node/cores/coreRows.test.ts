@@ -80,3 +80,19 @@ test("a CPU's location as text", () => {
   expect(cpuLocation(topology, 5)).toBe("package 0 · core 1 · shared with CPU 1 · NUMA node 0 · L3 of 4 CPUs");
   expect(cpuLocation(topology, 99)).toBe("not a CPU of this node");
 });
+
+test("the locations of all CPUs take reading a cache for each CPU, not all caches", () => {
+  const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 16, coresEach: 2, threads: 2 });
+  let read = 0;
+  for (const cache of topology.caches) {
+    const { cpus } = cache;
+    Object.defineProperty(cache, "cpus", {
+      get: () => {
+        read += 1;
+        return cpus;
+      },
+    });
+  }
+  for (const { cpu } of topology.cpus) cpuLocation(topology, cpu);
+  expect(read).toBe(topology.cpus.length + topology.caches.length);
+});

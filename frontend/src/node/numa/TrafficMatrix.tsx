@@ -1,4 +1,3 @@
-import { formatCount } from "../../lib/format";
 import type { Topology } from "../types";
 import { NodeMatrix } from "./NodeMatrix";
 import styles from "./numa.module.css";
@@ -53,7 +52,7 @@ export function TrafficMatrix({ nodes, traffic, entries, trafficUnknown }: Props
           {source}
           {source !== SOURCES.measured[0] &&
             without > 0 &&
-            `, without ${formatCount(without, "process")} of unknown memory`}
+            `, without ${without.toLocaleString("en")} ${without === 1 ? "process" : "processes"} of unknown memory`}
         </p>
       )}
     </NodeMatrix>

@@ -1,5 +1,6 @@
 import { CloseButton } from "@mantine/core";
 import { type ReactNode, useEffect, useRef } from "react";
+import { useFocusReturn } from "../../components/useFocusReturn";
 import type { ChartName } from "../../lib/metrics";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
@@ -16,24 +17,21 @@ const NOTICED = 0.3;
 
 /**
  * Brings the panel into view: above the page's content on a narrow screen it may be out of view. On a phone it is a sheet
- * over the page, which takes the focus and returns it.
+ * over the page, which takes the focus.
  */
 function useEntrance() {
   const frame = useRef<HTMLElement>(null);
   const heading = useRef<HTMLHeadingElement>(null);
+  useFocusReturn(); // before the sheet takes it
   useEffect(() => {
     const sheet = frame.current?.parentElement;
     if (sheet && getComputedStyle(sheet).position === "fixed") {
-      const opener = document.activeElement;
       sheet.scrollTop = 0;
       heading.current?.focus();
-      return () => {
-        if (opener instanceof HTMLElement) opener.focus();
-      };
+      return;
     }
     const top = frame.current?.getBoundingClientRect().top ?? 0;
     if (top < 0 || top > (1 - NOTICED) * innerHeight) frame.current?.scrollIntoView();
-    return undefined;
   }, []);
   return { frame, heading };
 }

@@ -1,5 +1,6 @@
 import { Button, Input } from "@mantine/core";
 import { type KeyboardEvent, useLayoutEffect, useRef, useState } from "react";
+import { Fold } from "../../forms/Fold";
 import { SchemaInput } from "../../forms/SchemaField";
 import { fieldAt, fieldsOf, labelOf, type Schema } from "../../forms/schema";
 import { type ClassDraft, classSchema, matchText, moveItem, nextClass } from "./classDraft";
@@ -156,23 +157,25 @@ function Row({ of, isFirst, isLast, isDragged, wrongOf, onChange, onMove, onRemo
           ×
         </Button>
       </div>
-      <details open={hidden || undefined}>
-        <summary>
-          {belongs === "" ? (
+      <Fold
+        isWrong={hidden}
+        summary={
+          belongs === "" ? (
             <span className="muted" title="Only workers that name this class at the gate belong to it.">
               no pattern: gate only
             </span>
           ) : (
             belongs
-          )}
-        </summary>
+          )
+        }
+      >
         <div className={styles.matchers}>
           {matchers.map((field) => (
             <div key={field}>{input(field, true)}</div>
           ))}
           <div className={styles.wide}>{input("histogram", true)}</div>
         </div>
-      </details>
+      </Fold>
     </li>
   );
 }

@@ -4,6 +4,7 @@ import type { ReactNode } from "react";
 import { applicationMetricsQuery } from "../../api/queries";
 import { Segments } from "../../components/Segments";
 import { appMetric } from "../../experiments/form/specDraft";
+import { Fold } from "../../forms/Fold";
 import { Presets } from "../../forms/Presets";
 import { type FormProps, SchemaFields, SchemaInput } from "../../forms/SchemaField";
 import { fieldsOf, inputOf, labelOf, optionsOf, type Schema } from "../../forms/schema";
@@ -123,7 +124,7 @@ export function PolicyForm({ draft, wrong, kindIsFixed = false, onChange }: Prop
       <Part step={2} title="Where it applies">
         <SchemaFields schema={policySchema("selector")} path="selector" except={DEVICES} {...form} />
         <Matches selector={readSelector(draft)} />
-        <Folded title="Devices and scope" wrong={wrong} paths={["scope", "selector"]}>
+        <Folded title="Devices and scope" wrong={wrong} paths={["scope", ...DEVICES.map((name) => `selector.${name}`)]}>
           <SchemaFields schema={policySchema("selector")} path="selector" except={NODES} {...form} />
           {fieldsIn("scope")}
         </Folded>
@@ -194,15 +195,14 @@ function Part({ step, title, note, children }: PartProps) {
 
 type FoldedProps = { title: string; paths: string[]; wrong: Errors; children: ReactNode };
 
-/** Fields that few policies change; open while one of them is invalid. */
+/** Fields that few policies change. */
 function Folded({ title, paths, wrong, children }: FoldedProps) {
   const isWrong = Object.keys(wrong).some((at) => paths.some((path) => at === path || at.startsWith(`${path}.`)));
   return (
-    <details open={isWrong || undefined}>
-      <summary>{title}</summary>
+    <Fold summary={title} isWrong={isWrong}>
       <section className={`${styles.fields} ${styles.dense}`} aria-label={title}>
         {children}
       </section>
-    </details>
+    </Fold>
   );
 }
