@@ -385,7 +385,10 @@ def test_an_ended_process_and_a_reused_pid_are_not_held(root: Path, tmp_path: Pa
         {key: Holding("p1", "0-7", "2", 0.0) for key in [*keys, "irq/41/affinity"]},
         processes=dict.fromkeys(keys, 100),
     )
-    assert PoliciesFile(tmp_path / "policies.json", root).settings_of_ended_processes(memory) == keys[1:]
+    file = PoliciesFile(tmp_path / "policies.json", root)
+    assert file.settings_of_ended_processes(memory) == keys[1:]
+    yielded = replace(memory, holdings={}, yielded=dict.fromkeys([*keys, "irq/41/affinity"], "p1"))
+    assert file.settings_of_ended_processes(yielded) == keys[1:]
 
 
 @pytest.mark.parametrize(
@@ -402,6 +405,17 @@ def test_the_original_of_what_has_ended_is_forgotten_but_a_renamed_device_is_to_
     node.policies.step(node.view())
     assert node.held() == {}
     assert (key not in node.changes.changed_settings) is forgotten
+
+
+def test_a_yielded_setting_of_an_ended_process_is_forgotten_but_not_the_original_that_a_change_has(node: Node) -> None:
+    assert node.changes._journal is not None
+    key = "task/12/affinity"
+    node.changes._journal.record_original("c", key, "0-7", ["a later process"])
+    node.policies._tracked.set_memory(EngineMemory(yielded={key: "p1"}, processes={key: 100}))
+    node.policies.set_policies([replace(SPREAD, on_drift=Ownership.YIELD)])
+    node.policies.step(node.view())
+    assert node.policies._state.memory.yielded == {}
+    assert key in node.changes.changed_settings
 
 
 def first_round(root: Path, state: Path) -> Operation:

@@ -22,6 +22,7 @@ from tests.core.nic_plant import (
 )
 
 from coresteer_core.changes.plan import Action
+from coresteer_core.node.inventory import Queue
 from coresteer_core.node.load import Load
 from coresteer_core.node.nic import (
     DriverRecord,
@@ -395,6 +396,40 @@ def test_values_changed_by_adaptive_rx_are_no_external_change() -> None:
 
     course = run(ADAPTIVE_ON, Coalescing(max_added_us=150.0, adaptive="compare"), 100, change=drives)
     assert course.end.params == {ADAPTIVE: "off", USECS: "150"}
+
+
+# Queues with values of their own
+
+
+@pytest.mark.parametrize(
+    ("plant", "own", "said"),
+    [
+        (nic(), {USECS: "8"}, "rx-usecs 8 instead of"),
+        (VIRTIO, {FRAMES: "3"}, "rx-frames 3 instead of"),
+        (nic(), {}, None),
+        (nic(), {"coalesce/tx-usecs": "8"}, None),
+        (replace(VIRTIO, params=VIRTIO.params | {ADAPTIVE: "on"}), {USECS: "8", ADAPTIVE: "on"}, None),
+    ],
+)
+def test_a_device_with_a_queue_that_has_its_own_value_is_left_alone(
+    plant: Plant, own: dict[str, str], said: str | None
+) -> None:
+    def with_own(view: View) -> View:
+        (netdev,) = view.inventory.netdevs
+        queues = [*netdev.queues, Queue("rx-3", params=own)]
+        return replace(view, inventory=replace(view.inventory, netdevs=[replace(netdev, queues=queues)]))
+
+    spec = Coalescing(adaptive="disable")
+    found, plain = first(with_own(plant.view()), spec), first(plant.view(), spec)
+    assert wanted(found) == ({} if said else wanted(plain))
+    assert plain.proposals
+    if said:
+        (skipped,) = found.skipped
+        assert skipped.why.startswith(f"Its queue rx-3 has {said}")
+        written = replace(plant, params=plant.params | wanted(plain))
+        assert isinstance(plain.memory, CoalescingMemory)
+        held = decide(with_own(written.view()), spec, Scope(), plain.memory)
+        assert "Its queue" not in str(held.skipped)
 
 
 # Drivers that do not do as they are asked

@@ -374,6 +374,21 @@ def test_a_yielding_policy_gives_a_drifted_setting_up(wants: Wants) -> None:
     assert (moves(third), memory.yielded) == ([(IRQ, "4", "2")], {})
 
 
+@pytest.mark.parametrize(("ticks", "name", "yielded"), [(5, "eth0-rx-0", {IRQ, TASK}), (9, "vfio-msix[0]", set())])
+def test_a_yielded_setting_is_free_again_once_it_belongs_to_another_process_or_interrupt(
+    wants: Wants, ticks: int, name: str, yielded: set[str]
+) -> None:
+    yields = policy("a", on_drift=Ownership.YIELD)
+    memory = EngineMemory({IRQ: held("2"), TASK: held("2")})
+    _, memory = evaluate_round(view(1000.0, irq41="4", task="4"), [yields], memory)
+    _, memory = evaluate_round(replace(view(1005.0), tasks=[]), [yields], memory)  # idle, so not in the view
+    assert memory.yielded.keys() == {IRQ, TASK}
+    later = view(1010.0, started_ticks=ticks)
+    irqs = [replace(irq, name=name) if irq.irq == 41 else irq for irq in later.inventory.irqs]
+    _, memory = evaluate_round(replace(later, inventory=replace(later.inventory, irqs=irqs)), [yields], memory)
+    assert memory.yielded.keys() == yielded
+
+
 def test_re_assertions_back_off_exponentially(wants: Wants) -> None:
     takes = policy("a", on_drift=Ownership.REASSERT)
     memory = EngineMemory({IRQ: held("2", since_s=0.0)})

@@ -158,10 +158,18 @@ def test_a_cpuset_is_a_bound_even_where_isolated_cpus_are_allowed(wide: View) ->
     )
 
 
+def test_a_preview_says_once_that_children_inherit_and_keep_a_value(wide: View) -> None:
+    desired = [("task/812/affinity", "4"), ("task/812/nice", "5")]
+    (found,) = [each for each in warnings(wide, desired, allow_isolated=False) if each.code == "children"]
+    assert found.sentence == (
+        "A process that nginx (812) starts meanwhile inherits this, and an undo does not change it there."
+    )
+
+
 @pytest.mark.parametrize(
     ("key", "value", "codes"),
     [
-        ("task/812/affinity", "4", set()),
+        ("task/812/affinity", "4", {"children"}),
         ("netdev/eth0/rx-0/rps", "1", {"management"}),
         ("netdev/eth0/rx-0/rps", "4", {"management", "other_numa_node"}),
         ("netdev/eth0/rss", "0", {"management"}),

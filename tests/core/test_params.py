@@ -157,6 +157,15 @@ def test_the_delay_of_a_restarting_timer_is_a_product(driver: str, cqe_mode: str
     assert [warning.sentence for warning in warnings(node, pairs, allow_isolated=False)] == told
 
 
+def test_a_value_that_replaces_a_queues_own_is_warned_of() -> None:
+    node = view(DEFAULTS, {"coalesce/rx-usecs": "8"})
+    (said,) = preview(node, [DesiredValue(RX_USECS, "50")], reason="test").warnings
+    assert (said.code, said.sentence) == (
+        "queue",
+        "eth0 rx-0 has rx-usecs 8 µs of its own, which this replaces; a rollback does not bring it back.",
+    )
+
+
 def test_a_queue_with_its_own_parameters_is_checked_against_them() -> None:
     node = view(DEFAULTS | {"coalesce/rx-frames": "64"}, {"coalesce/rx-usecs": "3", "coalesce/rx-frames": "1"})
     key = "netdev/eth0/rx-0/coalesce/rx-usecs"

@@ -15,7 +15,7 @@ from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_cpus
 from coresteer_core.changes.report import Outcome
-from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.cpuset import MAX_CPUS, format_cpu_list
 from coresteer_core.node.view import View
 from coresteer_core.settings import TaskAffinity
 from coresteer_core.settings.task import ThreadValues
@@ -42,16 +42,22 @@ class TaskAffinityHandler(TaskHandler[TaskAffinity]):
         return setting.join(read_each(setting.pid, lambda thread: frozenset(os.sched_getaffinity(thread))))
 
     def write(self, root: Path, setting: TaskAffinity, value: str) -> None:
-        """Set the affinity of every thread, also of new ones. Raises OSError after all other threads are set."""
-        write_each(setting.pid, setting.split(value), os.sched_setaffinity)
+        """Set the affinity of every thread, also of new ones. Raises OSError after all other threads are set.
+
+        A thread that gets all CPUs of its cpuset is unbound: since Linux 6.2 it would keep only these, even after its
+        cpuset gets more. The kernel leaves out what is not in the cpuset.
+        """
+        usable = _usable(root, setting.pid)
+
+        def bind(thread: int, cpus: frozenset[int]) -> None:
+            os.sched_setaffinity(thread, range(MAX_CPUS) if usable and cpus >= usable else cpus)
+
+        write_each(setting.pid, setting.split(value), bind)
 
     def attainable(self, root: Path, setting: TaskAffinity, value: str) -> str:
         """Return the value without threads that have ended, and CPUs that are offline or not in the cpuset now."""
         wanted = without_ended_threads(setting.pid, setting.split(value))
-        cpus = read_cpus(root, "sys/devices/system/cpu/online")
-        with suppress(OSError, ParseError):  # the process has ended
-            allowed = read_cpuset(root, setting.pid)
-            cpus = allowed if cpus is None or allowed is None else cpus & allowed
+        cpus = _usable(root, setting.pid)
 
         def left(each: frozenset[int]) -> frozenset[int]:
             return each if cpus is None else (each & cpus) or each
@@ -75,3 +81,12 @@ class TaskAffinityHandler(TaskHandler[TaskAffinity]):
             large = [replace(task, allowed=allowed) if task.pid == setting.pid else task for task in numa.tasks]
             numa = replace(numa, tasks=large)
         return replace(now, tasks=tasks, numa=numa)
+
+
+def _usable(root: Path, pid: int) -> frozenset[int] | None:
+    """Return the CPUs that are online and in a process's cpuset, as far as they are known; None where neither is."""
+    cpus = read_cpus(root, "sys/devices/system/cpu/online")
+    with suppress(OSError, ParseError):  # the process has ended
+        allowed = read_cpuset(root, pid)
+        cpus = allowed if cpus is None or allowed is None else cpus & allowed
+    return cpus

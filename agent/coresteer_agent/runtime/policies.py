@@ -28,6 +28,7 @@ from coresteer_core.policies.engine_state import (
     EngineMemory,
     Holding,
     PolicyInForce,
+    forget_ended,
     forget_holding,
     record_steering,
     record_write,
@@ -50,8 +51,8 @@ class PolicyRunner:
     """Evaluates and applies the policies of one node.
 
     state: saved by the last run; save: saves it. report, report_stops: send to the backend. repeat: sends a decision
-    once more; None: report does. ended: returns the held settings that no longer exist. observe_only: the agent may not
-    write, so every policy only observes.
+    once more; None: report does. ended: returns the held and yielded settings that are gone. observe_only: the agent
+    may not write, so every policy only observes.
     While a stop of enforcement applies, nothing is written but what an experiment's policy has set is restored.
     """
 
@@ -199,9 +200,10 @@ class PolicyRunner:
             return touched  # the view is from before
         self._tracked.record_outcomes(view.time_s)
         for key in self._ended(self._state.memory):
-            if not isinstance(parse_setting(key), NetdevSetting):  # which may have another name now
+            # a netdev may have another name now, and a yielded key may be a change's own, for a later process
+            if key in self._state.memory.holdings and not isinstance(parse_setting(key), NetdevSetting):
                 self._changes.forget(key)
-            self._tracked.set_memory(forget_holding(self._state.memory, key))
+            self._tracked.set_memory(forget_ended(self._state.memory, key))
         self._adopt_steered(view)
         touched = self._restore(view)
         if not self._observe_only and not self.stops.apply:

@@ -78,8 +78,8 @@ class PoliciesFile:
                 )
 
     def settings_of_ended_processes(self, memory: EngineMemory) -> list[str]:
-        """Return the keys of held settings whose process has ended."""
-        pids = {key: parse_setting(key).process for key in memory.holdings}
+        """Return the keys of held and yielded settings whose process has ended."""
+        pids = {key: parse_setting(key).process for key in (*memory.holdings, *memory.yielded)}
         return [key for key, pid in pids.items() if pid is not None and not self._runs(pid, key, memory)]
 
     def _runs(self, pid: int, key: str, memory: EngineMemory) -> bool:

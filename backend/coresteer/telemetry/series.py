@@ -72,10 +72,14 @@ async def _lines_of_rollups(
     """Return starts, ends and, for each metric, its duration and amount in every roll-up; NaN for an unknown amount."""
     found = await read_rollups(source, span)
     starts, ends = _floats([r.start_ms for r in found]), _floats([r.end_ms for r in found])
-    return starts, ends, {
-        name: (_floats([r.known_s(one.field) for r in found]), _floats([r.amount(one, counted) for r in found]))
-        for name, one in metrics.items()
-    }
+    return (
+        starts,
+        ends,
+        {
+            name: (_floats([r.known_s(one.field) for r in found]), _floats([r.amount(one, counted) for r in found]))
+            for name, one in metrics.items()
+        },
+    )
 
 
 async def _lines_of_samples(

@@ -336,6 +336,19 @@ def fenced(child: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
         group.rmdir()
 
 
+def test_a_process_with_all_cpus_of_its_cpuset_is_unbound_so_that_it_follows_its_cpuset(
+    fenced: subprocess.Popen[str],
+) -> None:
+    cpuset = Path(f"/sys/fs/cgroup/cpuset/coresteer-test-{os.getpid()}/cpuset.cpus")
+    setting, handler = TaskAffinity(fenced.pid), TaskAffinityHandler()
+    handler.write(ROOT, setting, str(FIRST))
+    assert handler.read(ROOT, setting) == str(FIRST)
+    cpuset.write_text(BOTH)
+    assert handler.read(ROOT, setting) == BOTH
+    handler.write(ROOT, setting, str(FIRST))
+    assert handler.read(ROOT, setting) == str(FIRST)
+
+
 def test_a_cpuset_is_respected(executor: Executor, fenced: subprocess.Popen[str]) -> None:
     assert read_cpuset(ROOT, fenced.pid) == frozenset({FIRST})
     asked = Action(f"task/{fenced.pid}/affinity", str(FIRST), str(SECOND), "test")

@@ -10,7 +10,7 @@ from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.limits import LIMITS_FILE
 from coresteer_core.node.view import View
-from coresteer_core.settings import Setting, parse_setting
+from coresteer_core.settings import Setting, TaskAffinity, TaskNice, parse_setting
 from coresteer_core.settings.base import format_cpus
 from coresteer_core.settings.location import (
     FlowRuleLocation,
@@ -40,7 +40,7 @@ class PlanWarning(Struct, frozen=True):
     """A side effect or risk that a person should know before a plan is applied.
 
     code: other_numa_node, smt_sibling, isolated, management, one_core, restart, latency, adaptive, pages, inherited,
-    affinities, controller, vectors, boot.
+    affinities, controller, vectors, boot, queue, children.
     """
 
     code: str
@@ -170,7 +170,8 @@ def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
             found += _netdev(view, setting.key, netdev, after)
     interrupts = [setting for setting, _ in known if setting.interrupt is not None]
     processes = [setting for setting, _ in known if setting.process is not None]
-    return found + _controllers(view, interrupts, "interrupt") + _controllers(view, processes, "process")
+    found += _controllers(view, interrupts, "interrupt") + _controllers(view, processes, "process")
+    return found + _children(view, processes)
 
 
 def _vectors(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarning]:
@@ -220,6 +221,17 @@ def _controllers(view: View, settings: list[Setting], noun: str) -> list[PlanWar
     what = noun if len({setting.subject for setting in settings}) == 1 else plural
     sentence = f"{' and '.join(names)} {runs} on this node and may move the {what} again."
     return [PlanWarning("controller", settings[0].key, sentence)]
+
+
+def _children(view: View, settings: list[Setting]) -> list[PlanWarning]:
+    """Return the warning that an undo does not reach the processes to which the plan's processes hand a value down."""
+    inherited = [setting for setting in settings if isinstance(setting, TaskAffinity | TaskNice)]
+    if not inherited:
+        return []
+    one = len({setting.process for setting in inherited}) == 1
+    who = f"{inherited[0].describe(view)} starts" if one else "these processes start"
+    sentence = f"A process that {who} meanwhile inherits this, and an undo does not change it there."
+    return [PlanWarning("children", inherited[0].key, sentence)]
 
 
 def _placement(

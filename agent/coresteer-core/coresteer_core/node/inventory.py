@@ -118,6 +118,12 @@ class Netdev(Struct, frozen=True):
     rss_contexts: Annotated[list[RssContext], Meta(max_length=MAX_RSS_CONTEXTS)] | None = None
     lower: Annotated[list[Name], Meta(max_length=MAX_NETDEVS)] = []
 
+    def queue_differing(self, param: str) -> Queue | None:
+        """Return the first queue whose value of a parameter differs from the netdev's; None where none does."""
+        if (value := self.params.get(param)) is None:
+            return None
+        return next((queue for queue in self.queues if queue.params.get(param, value) != value), None)
+
 
 class Irq(Struct, frozen=True):
     """One numbered interrupt.

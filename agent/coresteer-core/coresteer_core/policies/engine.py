@@ -81,7 +81,8 @@ def evaluate_round(
         evaluations.append(evaluation)
         if policy.mode is Mode.ENFORCE and policy is not ranked[-1]:
             planned = overlay(planned, {action.key: action.becomes for action in evaluation.actions})
-    touched = dict.fromkeys([*round_.holdings, *(action.key for each in evaluations for action in each.actions)])
+    written = (action.key for each in evaluations for action in each.actions)
+    touched = dict.fromkeys([*round_.holdings, *round_.yielded, *written])
     processes = {key: ticks for key in touched if (ticks := process_start_ticks(view, key, memory)) is not None}
     interrupts = {key: name for key in touched if (name := interrupt_name(view, key)) is not None}
     return evaluations, replace(

@@ -155,3 +155,9 @@ def record_steering(memory: EngineMemory, key: str, value: str, time_s: float) -
 def forget_holding(memory: EngineMemory, key: str) -> EngineMemory:
     """Return the engine's memory without a setting that no longer exists, as its process has ended."""
     return replace(memory, holdings={k: held for k, held in memory.holdings.items() if k != key})
+
+
+def forget_ended(memory: EngineMemory, key: str) -> EngineMemory:
+    """Return the engine's memory without a setting of a process that has ended, whether held or yielded."""
+    yielded = {k: policy for k, policy in memory.yielded.items() if k != key}
+    return replace(forget_holding(memory, key), yielded=yielded)

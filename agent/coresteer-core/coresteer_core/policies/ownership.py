@@ -139,7 +139,8 @@ def prune_memory(view: View, policies: list[PolicyInForce], memory: EngineMemory
     """Return the engine's memory without settings that no longer exist and without expired flap damping.
 
     A process without traffic, and its cgroup, is absent from the view although it exists, so its holdings stay.
-    Devices are all in the view, unless it has none at all because they could not be read. A setting that the kernel has
+    Devices are all in the view, unless it has none at all because they could not be read. A setting that was yielded is
+    free again once its PID or interrupt number belongs to another process or interrupt. A setting that the kernel has
     set anew is not held any more, and no drift, as nobody else wants it: all CPUs of its value have gone offline, or
     another interrupt has the number of one that was freed.
     """
@@ -176,14 +177,24 @@ def prune_memory(view: View, policies: list[PolicyInForce], memory: EngineMemory
         },
         recent_values=recent_values,
         flaps={key: count for key, count in memory.flaps.items() if key in recent_values},
-        yielded={key: policy for key, policy in memory.yielded.items() if policy in yielding and exists(key)},
+        yielded={
+            key: policy
+            for key, policy in memory.yielded.items()
+            if policy in yielding and exists(key) and _has_same_owner(view, key, memory)
+        },
     )
 
 
 def _without_reused_pids(view: View, memory: EngineMemory) -> dict[str, Holding]:
     """Return the settings that policies have set, without those of processes whose PID was reused."""
-    return {
-        key: holding
-        for key, holding in memory.holdings.items()
-        if key not in memory.processes or memory.processes[key] == process_start_ticks(view, key, memory)
-    }
+    return {key: holding for key, holding in memory.holdings.items() if _has_same_process(view, key, memory)}
+
+
+def _has_same_process(view: View, key: str, memory: EngineMemory) -> bool:
+    return key not in memory.processes or memory.processes[key] == process_start_ticks(view, key, memory)
+
+
+def _has_same_owner(view: View, key: str, memory: EngineMemory) -> bool:
+    """Return whether a setting belongs to the same process or interrupt as before, as far as that is known."""
+    name = interrupt_name(view, key)
+    return _has_same_process(view, key, memory) and (name is None or memory.interrupts.get(key, name) == name)

@@ -299,7 +299,11 @@ class NetdevParam(_OfParam, frozen=True):
         return self.param.startswith("ring/")
 
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return code ``restart`` and a sentence for a ring size, whose change may restart the NIC."""
+        """Return (code, sentence) pairs: ``restart`` for a ring size, ``queue`` where a queue has its own value."""
+        netdev = view.inventory.netdev(self.netdev)
+        if netdev is not None and (queue := netdev.queue_differing(self.param)) is not None:
+            own = f"{queue.name} has {self._param.title} {self.format_value(queue.params[self.param])} of its own"
+            return [("queue", f"{self.netdev} {own}, which this replaces; a rollback does not bring it back.")]
         if not self.interrupts_traffic:
             return []
         return [("restart", f"{self.netdev} may restart when its ring size changes: packets are lost for a moment.")]

@@ -1,7 +1,7 @@
 """Mechanisms of interrupt coalescing (NIC timer, kernel polling), and the delays that each can be set to."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import ceil, exp, inf
 from typing import ClassVar
 
@@ -328,6 +328,22 @@ def find_mechanism(netdev: Netdev, learned: NicKnowledge, *, software: bool) -> 
     kernels = KernelPolling(netdev, learned)
     failed = kernels.unsupported_by(GRO_FLUSH_TIMEOUT) or kernels.unsupported_by(DEFER_HARD_IRQS)
     return kernels if failed is None else f"{why} {failed.name} {failed.requested} was {describe_outcome(failed)}"
+
+
+def describe_own_value(netdev: Netdev, params: Iterable[str]) -> str | None:
+    """Return a sentence on a queue whose own value of a parameter a write to the netdev would replace for good.
+
+    None where there is none. Under adaptive-rx the delay and count of a queue are the driver's, not an operator's.
+    """
+    adaptive = netdev.params.get(ADAPTIVE_RX) == "on" and netdev.queue_differing(ADAPTIVE_RX) is None
+    for param in params:
+        queue = netdev.queue_differing(param)
+        if queue is not None and not (adaptive and param in (RX_USECS, RX_FRAMES)):
+            return (
+                f"Its queue {queue.name} has {param.rpartition('/')[2]} {queue.params[param]} instead of "
+                f"{netdev.params[param]}, which a write to all queues would replace"
+            )
+    return None
 
 
 def next_writes(current: Mapping[str, str], wanted: Mapping[str, str]) -> list[tuple[str, str]]:

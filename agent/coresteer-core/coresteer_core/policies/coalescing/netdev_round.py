@@ -11,6 +11,7 @@ from coresteer_core.policies.coalescing.candidates import (
     KernelPolling,
     NicTimer,
     describe_outcome,
+    describe_own_value,
     find_mechanism,
 )
 from coresteer_core.policies.coalescing.memory import Ceiling, Snapshot
@@ -50,6 +51,8 @@ class NetdevRound(NetdevSteps):
             self._restore(mechanism)
         elif not self.after.originals.keys() <= set(mechanism.params):
             self._restore(f"{mechanism.why} It replaces the mechanism that was set before")
+        elif not self.after.originals and (own := describe_own_value(self.netdev, mechanism.params)) is not None:
+            self._restore(own)
         elif load is None or not per_s:
             self.why = f"Its {'traffic' if load is None else 'interrupt rate'} is not known."
         elif mechanism.adaptive and self._spec.adaptive == "leave":
