@@ -93,7 +93,8 @@ def test_every_figure_by_which_the_api_sorts_is_a_column() -> None:
     ],
 )
 def test_a_node_is_red_from_the_figure_that_makes_it_a_hot_spot(metric: str, least: float) -> None:
-    found = shown(answer(*(node("web", **{metric: each}) for each in (least, least - 0.1))))
+    rows = [node("web") | {"figures": {"metrics": {metric: each}}} for each in (least, least - 0.1)]
+    found = shown(answer(*rows))
     assert [line.style for line in found[4:6]] == ["hot", "plain"]
 
 
