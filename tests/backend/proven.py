@@ -37,7 +37,7 @@ def minute(start_ms: int, *, busy: int, megabytes: int) -> Rollup:
     means[CPU_SHARES.index("softirq")] = busy // 2
     means[CPU_SHARES.index("user")] = busy - busy // 2
     netdevs = {name: [megabytes * 10**6, 0, 1000, 0, 0, 0, 0, 0] for name in ("br0", "eno1")}
-    amounts: dict[str, float] = {"rtt_p99_us": 200, "dropped": 0}
+    amounts: dict[str, float] = {"rtt_p99_us": 200, "rtt_p99_us_integral": 200 * 60.0, "dropped": 0}
     return Rollup(start_ms, start_ms + 60_000, 1, 60, 60.0, CPUS, means, means, netdevs, amounts)
 
 

@@ -99,6 +99,8 @@ LOST = NodeFigures(block(0.1), block(90.0, gbit=0.0006))
 """A node that has a few packets left, and CPU time as before."""
 SLIGHTLY_LESS = NodeFigures(block(0.1, gbit=0.061), block(0.1, gbit=0.059))
 """A node whose traffic falls below the minimum, but not by much."""
+A_200TH = NodeFigures(block(0.1, gbit=60), block(0.1, gbit=0.3))
+"""A node that keeps more than the minimum, but next to nothing of what it had."""
 
 
 @pytest.mark.parametrize(
@@ -112,9 +114,9 @@ SLIGHTLY_LESS = NodeFigures(block(0.1, gbit=0.061), block(0.1, gbit=0.059))
         ),
         (
             [LOST, LOST],
-            nodes(1.2),
-            True,
-            "2 of 2 nodes with traffic lost nearly all of it; 0 of 1 waiting node with traffic did.",
+            WAITING[:4],
+            False,
+            "2 of 2 nodes with traffic lost nearly all of it; 0 of 4 waiting nodes with traffic did.",
         ),
         ([LOST, *nodes(1.2)], WAITING, False, "1 of 2 nodes with traffic lost nearly all of it; 0 of 6"),
         (
@@ -126,6 +128,7 @@ SLIGHTLY_LESS = NodeFigures(block(0.1, gbit=0.061), block(0.1, gbit=0.059))
         ([LOST], [LOST, *WAITING], False, "; 1 of 7 waiting nodes with traffic did."),
         ([LOST], [], False, "1 of 1 node with traffic lost nearly all of it; no node waits."),
         ([SLIGHTLY_LESS], WAITING, False, None),
+        ([A_200TH], WAITING, True, "1 of 1 node with traffic lost nearly all of it"),
         ([], WAITING, False, None),
         (nodes(1.2), WAITING, False, None),
     ],

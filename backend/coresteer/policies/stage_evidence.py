@@ -8,7 +8,7 @@ process. All metrics of all stages share one error probability of 5 %, because e
 last stage no node waits: it is compared with itself before, which proves nothing about a cause, and ends no rollout.
 
 Traffic before the begin decides which nodes count: what the version does to traffic must not. If all nodes of a stage
-lose theirs and no waiting node does, the stage is worse.
+lose theirs and none of at least five waiting nodes does, the stage is worse; the 5 % do not include this.
 """
 
 import math
@@ -28,8 +28,10 @@ from coresteer_core.metrics import METRICS, MetricLabel
 ALPHA = 0.05
 MIN_COVERED = 0.4
 """Share of a window that a node's samples must cover."""
-_LOST = 0.1
-"""A node that has less than this share of its traffic, and less than the minimum, has lost it."""
+_LOST, _LOST_WHATEVER = 0.1, 0.01
+"""A node has lost its traffic if it has less than this share of it and less than the minimum, or less than the second."""
+_MIN_WAITING = 5
+"""Waiting nodes that must have kept their traffic before that of the stage's nodes counts: traffic pauses by itself."""
 _PER_TRAFFIC = frozenset({"cpu_s_per_gbit", "packets_per_interrupt"})
 """Metrics that say nothing of a node that has lost its traffic."""
 _NARROWEST = 1e-9
@@ -53,7 +55,9 @@ class NodeFigures:
     def has_lost_traffic(self, min_bit_per_s: float) -> bool:
         """Return whether a usable node has nearly no traffic any more."""
         before, after = self.before.bit_per_s, self.after.bit_per_s
-        return before is not None and after is not None and after < min(min_bit_per_s, _LOST * before)
+        if before is None or after is None:
+            return False
+        return after < _LOST * before and after < max(min_bit_per_s, _LOST_WHATEVER * before)
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def stage_evidence(
     ]
     figures = [one for one in found if one is not None]
     lost, lost_waiting = [sum(one.has_lost_traffic(stage.min_bit_per_s) for one in side) for side in (nodes, waiting)]
-    is_lost = 0 < lost == len(nodes) and len(waiting) > 0 and lost_waiting == 0
+    is_lost = 0 < lost == len(nodes) and len(waiting) >= _MIN_WAITING and lost_waiting == 0
     parts = [] if is_lost else [_sentence(figures, len(nodes))]
     if lost:
         others = f"{lost_waiting} of {counted(len(waiting), 'waiting node')} with traffic did"

@@ -118,9 +118,10 @@ def _sums(name: str, metric: Metric, rollup: Rollup, counted: Counted) -> Sums |
     if metric.source is None or (amount := rollup.amount(metric.source, counted)) is None:
         return None
     if metric.source.level:
-        integral = LEVEL_INTEGRALS[metric.source.field]
-        known_s = rollup.known_s(integral)
-        return Sums(rollup.amounts.get(integral, amount * known_s) * metric.factor, known_s)
+        name = LEVEL_INTEGRALS[metric.source.field]
+        # older roll-ups have only the maximum, which is no mean, and must not be compared with one
+        integral = rollup.amounts.get(name)
+        return None if integral is None else Sums(integral * metric.factor, rollup.known_s(name))
     known_s = rollup.known_s(metric.source.field)
     return Sums(amount * metric.factor, known_s, event=metric.source.kind != "netdev")
 
@@ -140,10 +141,18 @@ def _cpu_s(rollup: Rollup, kind: str) -> float | None:
 
     Busy time is without steal. Of older roll-ups they are from the rounded means.
     """
+    if kind == "busy" and CPU_SECONDS["steal"] in rollup.amounts:
+        # a sum of the other kinds would round small shares four times
+        busy, steal = (_of_kind(rollup, one) for one in ("busy", "steal"))
+        return None if busy is None or steal is None else max(0.0, busy - steal)
     if kind == "busy":
-        parts = [_cpu_s(rollup, one) for one in _BUSY_KINDS]
+        parts = [_of_kind(rollup, one) for one in _BUSY_KINDS]
         known = [part for part in parts if part is not None]
         return sum(known) if len(known) == len(parts) else None
+    return _of_kind(rollup, kind)
+
+
+def _of_kind(rollup: Rollup, kind: str) -> float | None:
     if (seconds := rollup.amounts.get(CPU_SECONDS[kind])) is not None:
         return seconds * (rollup.duration_s / rollup.known_s(CPU_SECONDS[kind]))
     shares = rollup.means[CPU_SHARES.index(kind)]

@@ -26,7 +26,7 @@ from coresteer_core.node.rates_block import NETDEV_FIELDS
 MINUTE_MS = 60_000
 MAX_SUM = 2**63 - 1
 """Sums are stored as at most this, the largest int8: a node may send counts near 2⁵³ all hour."""
-CPU_SECONDS = {kind: f"cpu_{kind}_s" for kind in ("busy", "user", "system", "irq", "softirq")}
+CPU_SECONDS = {kind: f"cpu_{kind}_s" for kind in ("busy", "user", "system", "irq", "softirq", "steal")}
 """By kind of CPU time, its field in Rollup.amounts: the sum over the CPUs, of which the rounded means of CPUs that are
 almost idle have nothing."""
 LEVEL_INTEGRALS = {

@@ -9868,7 +9868,7 @@ export interface components {
          * StageEvidence
          * @description The figures on which a stage of a rollout passed or failed. window_s: length of time before and after.
          *
-         *     lost_traffic: whether all of its nodes lost their traffic, and no waiting node did; the stage failed then.
+         *     lost_traffic: whether all of its nodes lost their traffic, and of several waiting nodes none did; the stage failed.
          */
         StageEvidence: {
             /** Stage */

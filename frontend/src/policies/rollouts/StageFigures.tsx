@@ -11,7 +11,7 @@ const WORDS: Record<Figure["verdict"], { text: string; tone: string }> = {
   higher: { text: "higher", tone: "" },
   lower: { text: "lower", tone: "" },
   none_found: { text: "no effect found", tone: "muted" },
-  too_few: { text: "too few nodes", tone: "muted" },
+  too_few: { text: "no interval", tone: "muted" },
   not_compared: { text: "not compared", tone: "muted" },
 };
 const percent = (share: number): string => `${share < 0 ? "−" : "+"}${significant(Math.abs(100 * share))} %`;
