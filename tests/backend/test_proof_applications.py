@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 import pytest_asyncio
-from sqlalchemy import select
+from sqlalchemy import select, text
 from tests.backend.conftest import Backend
 from tests.backend.proven import Proven, nothing, proven_policy
 
 from coresteer.application_metrics.reading import DeclaredMetric, Missing, Reading
+from coresteer.db import Database
 from coresteer.proof.tables import ProofBlockRow
 
 
@@ -44,7 +45,7 @@ async def test_an_application_metric_is_proven_in_the_same_blocks_and_a_missing_
     assert "app.errors" not in row.differences
     assert row.differences["cpu_s_per_gbit"] == pytest.approx(np.log(0.9))
     washout = timedelta(seconds=row.washout_s)
-    assert [start for _, start, _ in PERIODS] == [start + washout for start in proven.starts(row).values()]
+    assert [start for _, start, _ in PERIODS[-2:]] == [start + washout for start in proven.starts(row).values()]
     proof = (await proven.node.operator.get(f"/api/v1/policies/{proven.policy['id']}/proof")).json()
     found = {one["metric"]: one for one in proof["versions"][0]["metrics"]}
     assert (found["app.checkout_p99"]["label"], found["app.checkout_p99"]["primary"]) == ("Checkout, p99", False)
@@ -112,6 +113,81 @@ async def test_an_episode_without_its_primary_application_metric_does_not_count(
     await proven.tick(200)
     row, *_ = await proven.episodes()
     assert (row.state, row.reason, row.block) == ("excluded", "missing_data", None)
+
+
+@pytest.mark.parametrize("proven", [({"application_metrics": ["late_p99"]}, answers_the_second_time)], indirect=True)
+async def test_a_guardrail_that_prometheus_does_not_have_yet_is_waited_for(proven: Proven) -> None:
+    UNTIL_ASKED_AGAIN.clear()
+    row = await proven.compared()
+    assert row.state == "included"
+    assert row.differences["app.late_p99"] == pytest.approx((1 if not row.holdout_first else -1) * np.log(2))
+    assert (await proven.version())["metrics"][2][
+        "sentence"
+    ] == "No effect on checkout, p99 detected yet; too few blocks for an interval."
+
+
+async def no_answer_in_the_first_block(metric: DeclaredMetric, node: str, start: datetime, end: datetime) -> Reading:
+    """Nothing in the first block, as while the application is down, and 0.1 s in the second one."""
+    PERIODS.append((node, start, end))
+    return Reading(missing=Missing.NO_DATA, reason="None.") if len(PERIODS) % 2 else Reading(0.1)
+
+
+@pytest.mark.parametrize(
+    "proven", [({"application_metrics": ["login_p99"]}, no_answer_in_the_first_block)], indirect=True
+)
+async def test_the_block_in_which_episodes_lack_a_guardrail_is_told(proven: Proven) -> None:
+    PERIODS.clear()
+    row = await proven.compared()
+    assert row.state == "included"
+    assert "app.login_p99" not in row.differences
+    assert len(PERIODS) < 40  # it is asked for ever more rarely
+    found = {one["metric"]: one["sentence"] for one in (await proven.version())["metrics"]}
+    enforced, holdout = int(not row.holdout_first), int(row.holdout_first)
+    lacking = f"{enforced} of 1 episodes lack it in the enforced block only, {holdout} in the holdout block only."
+    assert found["app.login_p99"] == f"No evidence yet. {lacking}"
+    assert "lack" not in "".join(one for metric, one in found.items() if metric != "app.login_p99")
+
+
+async def no_number(metric: DeclaredMetric, node: str, start: datetime, end: datetime) -> Reading:
+    return Reading(np.inf)
+
+
+@pytest.mark.parametrize("proven", [({"application_metrics": ["wrong_p99"]}, no_number)], indirect=True)
+async def test_an_episode_that_cannot_be_stored_is_tried_for_an_hour(proven: Proven) -> None:
+    row = await proven.episode()
+    await proven.measure(row, busy={True: 40, False: 36})
+    await proven.switch(row)
+    await proven.until_waiting()
+    await proven.tick(3500)
+    assert (await proven.episodes())[0].state == "waiting"
+    row = await proven.until_decided()
+    assert (row.state, row.reason, row.block) == ("excluded", "failed", None)
+
+
+DATABASES: list[Database] = []
+
+
+async def while_another_backend_decides(metric: DeclaredMetric, node: str, start: datetime, end: datetime) -> Reading:
+    """0.1 s; meanwhile another backend leaves the episode out, unless it is locked."""
+    async with DATABASES[0].session() as session:
+        await session.execute(
+            text("""
+                UPDATE proof_episode SET state = 'excluded', reason = 'paused' WHERE id IN (
+                    SELECT e.id FROM proof_episode e JOIN proof_version USING (policy_id, version)
+                    WHERE state = 'waiting' FOR UPDATE SKIP LOCKED
+                )
+            """)
+        )
+    return Reading(0.1)
+
+
+@pytest.mark.parametrize("proven", [({"metric": "app.order_p99"}, while_another_backend_decides)], indirect=True)
+async def test_nothing_is_locked_while_prometheus_is_asked_and_what_is_decided_meanwhile_stays(proven: Proven) -> None:
+    DATABASES[:] = [proven.node.backend.database]
+    row = await proven.compared()
+    assert (row.state, row.reason, row.differences) == ("excluded", "paused", {})
+    await proven.tick()
+    assert (await proven.version())["episodes"] == 0
 
 
 async def test_a_policy_cannot_name_an_application_metric_that_is_not_declared(proven: Proven) -> None:

@@ -18,7 +18,7 @@ from coresteer.changes.tables import ChangeRow
 from coresteer.policies.tables import DriftRow
 from coresteer.proof import repository, sums_repository
 from coresteer.proof.monitor import ProofMonitor
-from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow
+from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow, ProofVersionRow
 from coresteer_core.policies.base import HoldoutReport, HoldoutState
 
 
@@ -256,6 +256,17 @@ async def test_an_episode_whose_analysis_fails_does_not_hold_up_the_others(
     assert [one.state for one in decided] == ["included", "waiting"]
     await proven.tick(3600)
     assert (await proven.episodes())[1].reason == "failed"
+
+
+async def test_an_episode_begins_while_others_of_its_version_are_included(proven: Proven) -> None:
+    await proven.episode()
+    database = proven.node.backend.database
+    async with database.session() as session, database.session() as other:
+        assert await repository.find_version(session, *proven.key, lock=True) is not None
+        # as the foreign key of a new episode locks it
+        query = select(ProofVersionRow).where(ProofVersionRow.policy_id == proven.policy["id"])
+        assert (await other.scalars(query.with_for_update(read=True, key_share=True, nowait=True))).all() != []
+        assert (await other.scalars(query.with_for_update(skip_locked=True))).all() == []
 
 
 async def test_samples_that_are_late_are_waited_for(proven: Proven) -> None:

@@ -19,9 +19,12 @@ from coresteer.proof import findings, repository, sums_repository
 from coresteer.proof.analysis import MAX_GROUPS, OTHER_VALUES, new_sums
 from coresteer.proof.confidence_sequence import Evidence, effect
 from coresteer.proof.course import POINTS, course_step_s
-from coresteer.proof.service import MeasuredPolicy, saved_cores, saved_together
+from coresteer.proof.exclusion import Block, missing_in
+from coresteer.proof.schemas import PolicyProofLine, SavedCores
+from coresteer.proof.service import MeasuredPolicy, _fleet_sentence, saved_cores, saved_together
 from coresteer.proof.sums_repository import Sum, SumKey
 from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow, ProofVersionRow
+from coresteer.proof.verdict import Finding
 
 
 @pytest_asyncio.fixture
@@ -146,6 +149,61 @@ def test_the_cores_that_policies_save_share_no_error_with_policies_of_another_me
     assert saved_together([MeasuredPolicy("cpu_s_per_gbit", 0.1, one, 40.0), *others]) == (alone, known)
     assert known == 1
     assert saved_cores("rtt_p99_us", effect(Evidence.of(*one), 0.1), 40.0) is None
+
+
+LINE = PolicyProofLine(
+    policy_id=1,
+    name="spread",
+    version=1,
+    nodes=1,
+    since=None,
+    metric="cpu_s_per_gbit",
+    finding=Finding.NO_EVIDENCE,
+    effect=None,
+    cores=None,
+    sentence="",
+)
+
+
+@pytest.mark.parametrize(
+    ("total", "words"),
+    [
+        ((3.0, 1.0, 5.0), "Together, 2 enforced policies save 3 cores [1, 5]."),
+        ((-3.0, -5.0, -1.0), "Together, 2 enforced policies cost 3 cores [1, 5]."),
+    ],
+)
+def test_the_bounds_of_what_policies_save_or_cost_have_the_sign_of_the_verb(
+    total: tuple[float, float, float], words: str
+) -> None:
+    estimate, low, high = total
+    assert _fleet_sentence([LINE, LINE], SavedCores(estimate=estimate, low=low, high=high), 2) == words
+
+
+@pytest.mark.parametrize(
+    ("enforced", "holdout", "ending"),
+    [
+        (9, 0, "more than chance explains, so that the effect may be biased."),
+        (9, 9, None),
+        (0, 0, None),
+    ],
+)
+async def test_a_guardrail_that_more_episodes_lack_in_one_block_than_chance_explains_is_called_biased(
+    proven: Proven, enforced: int, holdout: int, ending: str | None
+) -> None:
+    await settle(proven, [0.01, -0.01] * 10)
+    lacking = {Block.ENFORCED: enforced, Block.HOLDOUT: holdout}
+    async with proven.node.backend.database.session() as session:
+        sums = {
+            SumKey(*proven.key, missing_in("rtt_p99_us", block), "", "", proven.now): Sum(number, 0.0, 0.0)
+            for block, number in lacking.items()
+            if number
+        }
+        await sums_repository.add_sums(session, sums)
+    metrics = (await proven.version())["metrics"]
+    assert [one["metric"] for one in metrics] == ["cpu_s_per_gbit", "rtt_p99_us"]
+    told = f" {enforced} of 20 episodes lack it in the enforced block only, {holdout} in the holdout block only"
+    told += "." if ending is None else f": {ending}"
+    assert metrics[1]["sentence"] == "No evidence yet." + (told if enforced else "")
 
 
 async def test_saved_cores_count_each_node_with_its_latest_episodes(proven: Proven) -> None:

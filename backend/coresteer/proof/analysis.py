@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.application_metrics.reading import PREFIX, DeclaredMetric
 from coresteer.application_metrics.service import find_declared
 from coresteer.errors import is_database_unavailable
 from coresteer.policies.application_figures import with_applications
@@ -19,7 +20,7 @@ from coresteer.proof import findings, repository, sums_repository
 from coresteer.proof.candidates import Candidates
 from coresteer.proof.context import ProofContext
 from coresteer.proof.course import course_step_s
-from coresteer.proof.exclusion import Block, Exclusion
+from coresteer.proof.exclusion import Block, Exclusion, missing_in
 from coresteer.proof.repository import NodeFacts, Waiting
 from coresteer.proof.schedule import BUCKETS
 from coresteer.proof.sums_repository import Sum, SumKey
@@ -67,6 +68,20 @@ class _Measured(NamedTuple):
     covered_before: float
 
 
+class _Excluded(NamedTuple):
+    """An episode that is left out, why, and for which block."""
+
+    reason: Exclusion
+    block: Block | None = None
+
+
+class _Included(NamedTuple):
+    """An episode that counts: both blocks with the primary metric, and what else could explain a difference."""
+
+    blocks: list[_Block]
+    factors: dict[str, object]
+
+
 class Analysis:
     """Includes or excludes the episodes that wait for their samples."""
 
@@ -75,9 +90,10 @@ class Analysis:
         self._try_at: dict[int, datetime] = {}
 
     async def run(self, now: datetime, candidates: Candidates) -> bool:
-        """Analyse the waiting episodes that are due, those of a version in one transaction; return whether some wait.
+        """Analyse the waiting episodes that are due; return whether some wait.
 
-        What fails for one version or episode, which the log tells, is tried again later, and does not hold up others.
+        Those of a version are measured first, because it takes a while, and then stored in one transaction. What fails
+        for one version or episode, which the log tells, is tried again later, and does not hold up others.
         """
         database = self._context.policies.database
         async with database.session() as session:
@@ -89,8 +105,7 @@ class Analysis:
         reversed_any = False
         for key, episodes in due.items():
             try:
-                async with database.session() as session:
-                    reversed_any |= await self._analyse_version(session, key, episodes, now, candidates)
+                reversed_any |= await self._analyse_version(key, episodes, now, candidates)
             except Exception as error:
                 if is_database_unavailable(error):
                     raise
@@ -101,110 +116,135 @@ class Analysis:
         return bool(waiting)
 
     async def _analyse_version(
+        self, key: tuple[int, int], episodes: Sequence[int], now: datetime, candidates: Candidates
+    ) -> bool:
+        """Analyse episodes of a version; return whether it was rolled back."""
+        database = self._context.policies.database
+        async with database.session() as session:
+            body = (await repository.bodies(session, {key})).get(key)
+            rows = await repository.find_waiting(session, episodes)
+        if body is None:
+            return False
+        settings = PolicyBody.model_validate(body)
+        outcomes = {row.id: await self._try(row, settings, now, candidates) for row in rows}
+        async with database.session() as session:
+            return await self._store(session, key, settings, outcomes, now)
+
+    async def _try(
+        self, row: ProofEpisodeRow, body: PolicyBody, now: datetime, candidates: Candidates
+    ) -> _Included | _Excluded | None:
+        """Analyse an episode; None while it keeps waiting. One whose analysis fails for an hour is excluded."""
+        try:
+            return await self._analyse(row, body, now, candidates)
+        except Exception as error:
+            return self._failed(row, error, now)
+
+    def _failed(self, row: ProofEpisodeRow, error: Exception, now: datetime) -> _Excluded | None:
+        if is_database_unavailable(error):
+            raise error
+        log.error("Episode %d cannot be analysed; retrying.", row.id, exc_info=error)
+        self._try_at[row.id] = now + _RETRY_AFTER
+        return _Excluded(Exclusion.FAILED) if now >= end_of(row) + LATE else None
+
+    async def _store(
         self,
         session: AsyncSession,
         key: tuple[int, int],
-        episodes: Sequence[int],
+        body: PolicyBody,
+        outcomes: Mapping[int, _Included | _Excluded | None],
         now: datetime,
-        candidates: Candidates,
     ) -> bool:
-        """Analyse episodes of a version; return whether it was rolled back."""
-        version = await repository.find_version(session, *key, lock=True)
-        body = (await repository.bodies(session, {key})).get(key)
-        if version is None or body is None:
+        """Store what became of those of these episodes that still wait; return whether their version is rolled back."""
+        decided = {episode: outcome for episode, outcome in outcomes.items() if outcome is not None}
+        if not decided or (version := await repository.find_version(session, *key, lock=True)) is None:
             return False
-        settings = PolicyBody.model_validate(body)
-        rows = await repository.find_waiting(session, episodes)
-        included = [row for row in rows if await self._try(session, row, settings, now, candidates)]
+        included = []
+        for row in await repository.find_waiting(session, list(decided), lock=True):
+            outcome: _Included | _Excluded | None = decided[row.id]
+            if isinstance(outcome, _Included):
+                try:
+                    async with session.begin_nested():
+                        _include(session, row, body, outcome)
+                    included.append(row)
+                    continue
+                except Exception as error:
+                    await session.refresh(row)
+                    outcome = self._failed(row, error, now)
+            if outcome is not None:
+                exclude(row, outcome.reason, now, outcome.block)
         if not included:
             return False
-        await session.flush()
         groups = await sums_repository.group_names(session, *key)
-        await sums_repository.add_sums(session, new_sums(version, settings.proof.metric, included, groups, now))
-        rolled_back = await findings.update(session, version, settings, now)
-        await _choose_washout(session, version, settings.proof.block_s, now)
+        await sums_repository.add_sums(session, new_sums(version, body.proof.metric, included, groups, now))
+        rolled_back = await findings.update(session, version, body, now)
+        await _choose_washout(session, version, body.proof.block_s, now)
         return rolled_back
-
-    async def _try(
-        self, session: AsyncSession, row: ProofEpisodeRow, body: PolicyBody, now: datetime, candidates: Candidates
-    ) -> bool:
-        """Analyse an episode; return whether it is included. One whose analysis fails for an hour is excluded."""
-        episode, too_late = row.id, end_of(row) + LATE
-        try:
-            async with session.begin_nested():
-                return await self._analyse(session, row, body, now, candidates)
-        except Exception as error:
-            if is_database_unavailable(error):
-                raise
-            log.exception("Episode %d cannot be analysed; retrying.", episode)
-        await session.refresh(row)
-        if now >= too_late:
-            exclude(row, Exclusion.FAILED, now)
-        else:
-            self._try_at[episode] = now + _RETRY_AFTER
-        return False
 
     def _is_due(self, one: Waiting, now: datetime) -> bool:
         samples, switch = timedelta(seconds=self._context.chunk_s + 2), timedelta(seconds=one.washout_s) + 2 * TOLERANCE
         return now >= self._try_at.get(one.id, one.ended_at + max(samples, switch))
 
     async def _analyse(
-        self, session: AsyncSession, row: ProofEpisodeRow, body: PolicyBody, now: datetime, candidates: Candidates
-    ) -> bool:
-        """Include or exclude an episode; return whether it is included. It keeps waiting for samples that are late."""
-        facts = None if row.node_id is None else await repository.node_facts(session, row.node_id)
-        if row.node_id is None or facts is None:
-            exclude(row, Exclusion.MISSING_DATA, now)
-            return False
-        reports = await repository.holdout_reports(session, row.node_id, row.policy_id, row.started_at, now)
-        found = await repository.disturbances(session, row.node_id, row.policy_id, row.started_at, end_of(row))
+        self, row: ProofEpisodeRow, body: PolicyBody, now: datetime, candidates: Candidates
+    ) -> _Included | _Excluded | None:
+        """Return what becomes of an episode; None while it waits for samples that are late."""
+        async with self._context.policies.database.session() as session:
+            facts = None if row.node_id is None else await repository.node_facts(session, row.node_id)
+            if row.node_id is None or facts is None:
+                return _Excluded(Exclusion.MISSING_DATA)
+            reports = await repository.holdout_reports(session, row.node_id, row.policy_id, row.started_at, now)
+            found = await repository.disturbances(session, row.node_id, row.policy_id, row.started_at, end_of(row))
+            applications = await find_declared(session, body.proof.applications)
         if found.changed_at is not None:
-            exclude(row, Exclusion.CHANGE, now, block_at(row, found.changed_at))
-        elif not has_switched(row, reports, facts.skew):
-            exclude(row, Exclusion.NOT_SWITCHED, now)
-        elif (blocks := await self._complete_blocks(session, row, body, facts, now)) is not None:
-            factors = _factors(row, facts, candidates) | _excepted(reports)
-            # no reason to exclude: nothing drifts while it is held out, so it would depend on the coin
-            factors |= {"drift": "yes"} if found.drift else {}
-            _include(session, row, body, blocks, factors)
-            return True
-        return False
+            return _Excluded(Exclusion.CHANGE, block_at(row, found.changed_at))
+        if not has_switched(row, reports, facts.skew):
+            return _Excluded(Exclusion.NOT_SWITCHED)
+        blocks = await self._complete_blocks(row, body, facts, applications, now)
+        if not isinstance(blocks, list):
+            return blocks
+        factors = _factors(row, facts, candidates) | _excepted(reports)
+        # no reason to exclude: nothing drifts while it is held out, so it would depend on the coin
+        factors |= {"drift": "yes"} if found.drift else {}
+        return _Included(blocks, factors)
 
     async def _complete_blocks(
-        self, session: AsyncSession, row: ProofEpisodeRow, body: PolicyBody, facts: NodeFacts, now: datetime
-    ) -> list[_Block] | None:
-        """Return both blocks with all figures; None while some are missing, and for an episode that is excluded."""
-        measured = await self._measure(row, body, facts)
+        self,
+        row: ProofEpisodeRow,
+        body: PolicyBody,
+        facts: NodeFacts,
+        applications: Mapping[str, DeclaredMetric],
+        now: datetime,
+    ) -> list[_Block] | _Excluded | None:
+        """Return both blocks with the primary metric; None while an episode waits for what may still come."""
+        measured, primary = await self._measure(row, body, facts), body.proof.metric
         missing = [block.kind for block in measured.blocks if block.covered < _MIN_COVERED]
         if missing or measured.covered_before < _MIN_COVERED:
-            self._wait_or_exclude(row, missing, now)
-            return None
+            return None if self._may_wait(row, now) else _Excluded(Exclusion.MISSING_DATA, _only(missing))
         # nobody knew the coin then, and the policy was in force: what it changes does not decide what counts
         if measured.bit_per_s_before < body.proof.min_bit_per_s:
-            exclude(row, Exclusion.LITTLE_TRAFFIC, now)
+            return _Excluded(Exclusion.LITTLE_TRAFFIC)
+        blocks = measured.blocks
+        if primary in body.proof.own_metrics and (missing := _lacking(blocks, primary)):
+            return _Excluded(Exclusion.MISSING_DATA, _only(missing))
+        blocks = await self._with_applications(row, blocks, applications, facts.name)
+        # what Prometheus has not answered yet may come
+        asked = {f"{PREFIX}{name}" for name in applications}
+        if any(asked - block.figures.sums.keys() for block in blocks) and self._may_wait(row, now):
             return None
-        blocks = await self._with_applications(session, row, measured.blocks, body, facts.name)
-        if missing := [block.kind for block in blocks if _log(block.figures, body.proof.metric) is None]:
-            # what Prometheus has not answered yet may come
-            self._wait_or_exclude(row, missing, now, for_good=body.proof.metric in body.proof.own_metrics)
-            return None
-        return blocks
+        missing = _lacking(blocks, primary)
+        return _Excluded(Exclusion.MISSING_DATA, _only(missing)) if missing else blocks
 
-    def _wait_or_exclude(
-        self, row: ProofEpisodeRow, missing: Sequence[Block], now: datetime, *, for_good: bool = False
-    ) -> None:
-        """Let an episode wait for what is missing of these blocks; exclude it once that is too late, or for good."""
-        if now < end_of(row) + LATE and not for_good:
-            self._try_at[row.id] = now + timedelta(seconds=max(2.0, self._context.chunk_s / 2))
-        else:
-            exclude(row, Exclusion.MISSING_DATA, now, _only(missing))
+    def _may_wait(self, row: ProofEpisodeRow, now: datetime) -> bool:
+        """Return whether an episode may wait for what is missing, at times that are ever further apart."""
+        too_late = end_of(row) + LATE
+        wait_s = max(2.0, self._context.chunk_s / 2, (now - end_of(row)).total_seconds() / 4)
+        self._try_at[row.id] = min(now + timedelta(seconds=wait_s), too_late)
+        return now < too_late
 
     async def _with_applications(
-        self, session: AsyncSession, row: ProofEpisodeRow, blocks: list[_Block], body: PolicyBody, node: str
+        self, row: ProofEpisodeRow, blocks: list[_Block], declared: Mapping[str, DeclaredMetric], node: str
     ) -> list[_Block]:
         """Return the blocks with the application metrics of the policy. node: its name."""
-        if not (declared := await find_declared(session, body.proof.applications)):
-            return blocks
         read = self._context.policies.read_application_metric
         found = []
         for block in blocks:
@@ -243,15 +283,16 @@ class Analysis:
         return _Measured(blocks, traffic, covered_s(rollups, *span_ms) / row.block_s)
 
 
-def _include(
-    session: AsyncSession, row: ProofEpisodeRow, body: PolicyBody, blocks: list[_Block], factors: dict[str, object]
-) -> None:
+def _include(session: AsyncSession, row: ProofEpisodeRow, body: PolicyBody, included: _Included) -> None:
     """Add an episode's differences and blocks."""
+    blocks = included.blocks
     figures = {block.kind: block.figures for block in blocks}
     metrics = dict.fromkeys((body.proof.metric, *body.proof.others))
     found = {metric: difference(figures[Block.ENFORCED], figures[Block.HOLDOUT], metric) for metric in metrics}
+    missing = {metric: _only(_lacking(blocks, metric)) for metric in metrics}
     row.state, row.ended_at = "included", end_of(row)
     row.differences = {metric: one for metric, one in found.items() if one is not None}
+    row.differences |= {missing_in(metric, block): 0.0 for metric, block in missing.items() if block is not None}
     session.add_all(
         ProofBlockRow(
             episode_id=row.id,
@@ -259,7 +300,7 @@ def _include(
             started_at=block.started_at,
             figures={name: sums.value for name, sums in block.figures.sums.items()},
             parts=block.parts,
-            factors=factors,
+            factors=included.factors,
         )
         for block in blocks
     )
@@ -268,6 +309,11 @@ def _include(
 def _only(blocks: Sequence[Block]) -> Block | None:
     """Return the block if it is the only one."""
     return blocks[0] if len(blocks) == 1 else None
+
+
+def _lacking(blocks: Sequence[_Block], metric: str) -> list[Block]:
+    """Return the blocks without a metric."""
+    return [block.kind for block in blocks if _log(block.figures, metric) is None]
 
 
 def _log(figures: BlockFigures, metric: str) -> float | None:

@@ -52,6 +52,8 @@ SENTENCES = {
 }
 """Each reason as a sentence."""
 
+BIASED = "more than chance explains, so that the effect may be biased"
+
 _BIASED_FROM = 20.0
 
 
@@ -64,3 +66,8 @@ def is_biased(enforced: int, holdout: int) -> bool:
     n = enforced + holdout
     log = n * math.log(2) + math.lgamma(enforced + 1) + math.lgamma(holdout + 1) - math.lgamma(n + 2)
     return log >= math.log(_BIASED_FROM)
+
+
+def missing_in(metric: str, block: Block) -> str:
+    """Return the name under which episodes that count, but lack a guardrail in this block only, are summed as zeros."""
+    return f"{metric} missing in {block}"

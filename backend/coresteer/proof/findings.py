@@ -1,6 +1,7 @@
 """Findings about versions: what the sequences say, recorded when it changes; a harmful version is rolled back."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -16,11 +17,13 @@ from coresteer.policies.schemas import PolicyBody
 from coresteer.proof import sums_repository
 from coresteer.proof.confidence_sequence import Evidence
 from coresteer.proof.context import ProofContext
+from coresteer.proof.exclusion import BIASED, Block, is_biased, missing_in
 from coresteer.proof.sums_repository import Sum
 from coresteer.proof.tables import ProofVersionRow
 from coresteer.proof.verdict import Finding, Verdict, alphas, harmful, judge
 from coresteer_core.metrics import METRICS, MetricLabel
 
+_NO_SUM = Sum(0, 0.0, 0.0)
 _UNDECIDED = (Finding.NO_EVIDENCE, Finding.NONE_YET)
 
 
@@ -45,10 +48,21 @@ def verdicts(
         label = labels.get(metric)
         if label is None and metric not in METRICS:
             continue
-        one = sums.get(metric, Sum(0, 0.0, 0.0))
+        one = sums.get(metric, _NO_SUM)
         evidence, per_s = Evidence.of(*one), one.episodes / age_s if goes_on else 0.0
-        found[metric] = judge(metric, evidence, version.rho, alpha=alpha, per_s=per_s, now=now, label=label)
+        verdict = judge(metric, evidence, version.rho, alpha=alpha, per_s=per_s, now=now, label=label)
+        found[metric] = replace(verdict, sentence=verdict.sentence + _lacking(metric, settings.metric, sums))
     return found
+
+
+def _lacking(metric: str, primary: str, sums: Mapping[str, Sum]) -> str:
+    """Return in which block episodes lack a guardrail, as the end of its sentence; empty where they do not."""
+    enforced, holdout = (sums.get(missing_in(metric, block), _NO_SUM).episodes for block in Block)
+    if not enforced + holdout:
+        return ""
+    text = f" {enforced} of {sums.get(primary, _NO_SUM).episodes} episodes lack it in the enforced block only, "
+    text += f"{holdout} in the holdout block only"
+    return f"{text}: {BIASED}." if is_biased(enforced, holdout) else f"{text}."
 
 
 def labels_of(applications: Mapping[str, DeclaredMetric]) -> dict[str, MetricLabel]:

@@ -68,10 +68,13 @@ async def waiting_episodes(session: AsyncSession) -> list[Waiting]:
     return [Waiting(*row) for row in await session.execute(query)]
 
 
-async def find_waiting(session: AsyncSession, episodes: Collection[int]) -> Sequence[ProofEpisodeRow]:
-    """Return those of these episodes that still wait, oldest first; locked."""
+async def find_waiting(
+    session: AsyncSession, episodes: Collection[int], *, lock: bool = False
+) -> Sequence[ProofEpisodeRow]:
+    """Return those of these episodes that still wait, oldest first."""
     query = select(ProofEpisodeRow).where(ProofEpisodeRow.id.in_(episodes), ProofEpisodeRow.state == "waiting")
-    return (await session.scalars(query.order_by(ProofEpisodeRow.id).with_for_update())).all()
+    query = query.order_by(ProofEpisodeRow.id)
+    return (await session.scalars(query.with_for_update() if lock else query)).all()
 
 
 async def running_on(session: AsyncSession, node_ids: Sequence[int]) -> Sequence[ProofEpisodeRow]:
@@ -135,8 +138,9 @@ async def versions(
 async def find_version(
     session: AsyncSession, policy_id: int, version: int, *, lock: bool = False
 ) -> ProofVersionRow | None:
-    """Return a version under proof, None if it is not."""
-    return await session.get(ProofVersionRow, (policy_id, version), with_for_update=lock)
+    """Return a version under proof, None if it is not. lock: until the transaction ends; its episodes still begin."""
+    lock_of = {"key_share": True} if lock else None
+    return await session.get(ProofVersionRow, (policy_id, version), with_for_update=lock_of)
 
 
 async def bodies(session: AsyncSession, keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], dict[str, Any]]:

@@ -19,7 +19,7 @@ from coresteer.proof import repository, sums_repository
 from coresteer.proof.confidence_sequence import ALPHA, Effect, Evidence, effect
 from coresteer.proof.context import ProofContext
 from coresteer.proof.course import effects_at
-from coresteer.proof.exclusion import SENTENCES, Block, Exclusion, is_biased
+from coresteer.proof.exclusion import BIASED, SENTENCES, Block, Exclusion, is_biased
 from coresteer.proof.findings import labels_of, verdicts
 from coresteer.proof.repository import Counts
 from coresteer.proof.schemas import (
@@ -186,7 +186,7 @@ def _balance(included: int, excluded: Sequence[ExcludedCount]) -> ExclusionBalan
     enforced, holdout = sum(one.enforced for one in excluded), sum(one.holdout for one in excluded)
     biased = is_biased(enforced, holdout)
     sentence = f"{enforced} of {ended} episodes excluded because of the enforced block, {holdout} of the holdout block"
-    sentence += ": more than chance explains, so that the effect may be biased." if biased else "."
+    sentence += f": {BIASED}." if biased else "."
     return ExclusionBalance(ended=ended, enforced=enforced, holdout=holdout, biased=biased, sentence=sentence)
 
 
@@ -350,12 +350,13 @@ def _fleet_sentence(lines: Sequence[PolicyProofLine], total: SavedCores | None, 
         some = f"{known} of {some}"
     if total is None:
         return f"No evidence yet of what {some} save{'s' if len(lines) == 1 else ''}."
-    bounds = f"[{total.low:,.3g}, {total.high:,.3g}]"
     if total.low <= 0 <= total.high:
-        return f"No effect of {some} on CPU time detected yet: between {bounds} cores."
+        return f"No effect of {some} on CPU time detected yet: between [{total.low:,.3g}, {total.high:,.3g}] cores."
     verb = "save" if total.estimate > 0 else "cost"
     verb += "s" if known == 1 else ""
-    return f"{'Together, ' if known > 1 else ''}{some} {verb} {_cores(abs(total.estimate))} {bounds.replace('-', '−')}."
+    low, high = sorted((abs(total.low), abs(total.high)))
+    together = "Together, " if known > 1 else ""
+    return f"{together}{some} {verb} {_cores(abs(total.estimate))} [{low:,.3g}, {high:,.3g}]."
 
 
 async def pause(context: ProofContext, *, actor: str) -> FleetProof:

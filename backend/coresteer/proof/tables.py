@@ -42,8 +42,9 @@ class ProofVersionRow(Base):
 class ProofEpisodeRow(Base):
     """An episode of one node: two blocks. differences: log(enforced / holdout) by metric, once it is included.
 
-    node_id: NULL once the node is deleted. labels: of the node, at the beginning. reason: an Exclusion; block: the
-    Block for which it is excluded, NULL for both or neither. counted: in ProofNodeRow or ProofExcludedRow.
+    A guardrail that one block lacks has 0 under missing_in() in its place. node_id: NULL once the node is deleted.
+    labels: of the node, at the beginning. reason: an Exclusion; block: the Block for which it is excluded, NULL for
+    both or neither. counted: in ProofNodeRow or ProofExcludedRow.
     """
 
     __tablename__ = "proof_episode"
@@ -110,7 +111,7 @@ class ProofBlockRow(Base):
 
 
 class ProofSumRow(Base):
-    """Number, sum and sum of squares of the differences of episodes, by metric and group of nodes.
+    """Number, sum and sum of squares of the differences of episodes, by metric (or missing_in()) and group of nodes.
 
     label and value are empty for all nodes, whose episodes are summed by the time until which they ended; a version has
     a few hundred such times, however old it is. Groups, of the primary metric only, have the one time at which the
