@@ -15,7 +15,7 @@ from tests.support.polling import PATIENCE_S
 
 from coresteer_agent.simulate.machine import Fault, Machine, make_machine
 from coresteer_core.changes.plan import Action
-from coresteer_core.node.rates import Rates
+from coresteer_core.node.rates import CPU_SHARES, Rates
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.policies.base import Evaluation, Mode
 from coresteer_core.policies.engine_state import PolicyInForce
@@ -65,7 +65,7 @@ class PolicyNode:
         softirq[self.hot_cpu] = 180
         quiet = np.zeros(CPUS, np.uint8).tobytes()
         template = rates(seq, time_ms=time_ms)
-        shares = dict.fromkeys(template.shares, quiet) | {"busy": busy.tobytes(), "softirq": softirq.tobytes()}
+        shares = dict.fromkeys(CPU_SHARES, quiet) | {"busy": busy.tobytes(), "softirq": softirq.tobytes()}
         (netdev,) = template.netdevs or []
         return replace(
             template,

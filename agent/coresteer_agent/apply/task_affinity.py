@@ -48,9 +48,10 @@ class TaskAffinityHandler(TaskHandler[TaskAffinity]):
         cpuset gets more. The kernel leaves out what is not in the cpuset.
         """
         usable = _usable(root, setting.pid)
+        possible = read_cpus(root, "sys/devices/system/cpu/possible") or range(MAX_CPUS)
 
         def bind(thread: int, cpus: frozenset[int]) -> None:
-            os.sched_setaffinity(thread, range(MAX_CPUS) if usable and cpus >= usable else cpus)
+            os.sched_setaffinity(thread, possible if usable and cpus >= usable else cpus)
 
         write_each(setting.pid, setting.split(value), bind)
 

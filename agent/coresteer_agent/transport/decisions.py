@@ -2,6 +2,8 @@
 
 from collections import deque
 
+_MOST_FAILURES = 3
+
 
 class OutgoingDecisions:
     """Decisions to send, oldest first; one that began a change again in each connection until that is acknowledged.
@@ -16,6 +18,7 @@ class OutgoingDecisions:
         """Change id and frame of each, oldest first."""
         self._bytes = 0
         self._sent = 0  # of them, from the oldest on
+        self._failures = 0
 
     @property
     def unsent(self) -> int:
@@ -44,7 +47,8 @@ class OutgoingDecisions:
         return frame
 
     def acknowledge(self, change_id: str) -> None:
-        """Forget the decision that began a change of which the backend has stored the end."""
+        """Forget the decision that began a change whose end the backend has acknowledged."""
+        self._failures = 0
         for at, (each, _) in enumerate(self._kept):
             if each == change_id:
                 return self._drop(at)
@@ -53,6 +57,13 @@ class OutgoingDecisions:
         """Forget what is sent: the backend may have refused it, and would again."""
         while self._sent:
             self._drop(0)
+
+    def note_failure(self) -> None:
+        """Note that the backend failed after it had got what is sent; the third time in a row, forget it as the cause."""
+        self._failures += 1
+        if self._failures >= _MOST_FAILURES:
+            self._failures = 0
+            self.forget_sent()
 
     def _drop(self, at: int) -> None:
         self._bytes -= len(self._kept[at][1])

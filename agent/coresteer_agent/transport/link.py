@@ -86,8 +86,8 @@ MAX_ANSWERS_BYTES = 4 * 1024 * 1024
 """Messages that the backend requested, directly or not, and does not read."""
 
 _INTERNAL_ERROR = 1011
-_REFUSED = frozenset({CloseCode.BAD_FRAME, CloseCode.TOO_LARGE, _INTERNAL_ERROR})
-"""Close codes of a backend that cannot store something that the agent sent."""
+_REFUSED = frozenset({CloseCode.BAD_FRAME, CloseCode.TOO_LARGE})
+"""Close codes of a backend that refuses something that the agent sent."""
 
 _FASTEST = 1
 
@@ -333,15 +333,19 @@ class Link:
                 f"{backend} answers with HTTP status {status} instead of a WebSocket.", retry_after_s=retry_after_s
             ) from None
         except ClosedError as error:
-            if error.close is not None and error.close.code in _REFUSED:
-                with self._lock:
+            code = None if error.close is None else error.close.code
+            with self._lock:
+                if code in _REFUSED:
                     self._decisions.forget_sent()
+                elif code == _INTERNAL_ERROR:
+                    self._decisions.note_failure()
             raise why_closed(backend, error.close) from None
         except (OSError, UnicodeError, WebSocketException) as error:
             raise unreachable(backend, error, is_pinned=self._keys.key.ca != "") from None
 
     def _run_session(self, websocket: WebSocket) -> None:
         with self._lock:
+            self._decisions.begin()
             hello = replace(
                 self._hello,
                 first_seq=self._samples.first_seq,
@@ -391,7 +395,6 @@ class Link:
             self._knows_rss_contexts = RSS_CONTEXTS in welcome.features
             self._samples.begin(welcome.acked_seq, columns=known, block_s=welcome.block_s)
             self._unsent = list(self._latest)
-            self._decisions.begin()
             self._welcomed = True
             self._overflowed = False
             self._was_welcomed = True

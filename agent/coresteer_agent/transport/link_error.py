@@ -42,13 +42,17 @@ def key_refused(backend: str) -> LinkError:
     return LinkError(f"{backend}: {_CLOSED[CloseCode.BAD_KEY]}", slow=True, bad_key=True)
 
 
+UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
+"""OpenSSL's X509_V_ERR codes of certificates that no accepted authority has signed; others have expired and so on."""
+
+
 def unreachable(backend: str, error: Exception, *, is_pinned: bool) -> LinkError:
     """Return the error for a backend to which no connection was made. is_pinned: only one authority is accepted."""
     sentence = f"The backend {backend} cannot be reached: {error}."
     if is_pinned:
         from ssl import SSLCertVerificationError  # noqa: PLC0415 - the connection has imported it already
 
-        if isinstance(error, SSLCertVerificationError):
+        if isinstance(error, SSLCertVerificationError) and error.verify_code in UNKNOWN_AUTHORITY:
             sentence += (
                 " This node accepts only the authority with which it enrolled. If the backend has another one now, "
                 "enrol this node again with a token that lets it rejoin: coresteer-agent enrol."

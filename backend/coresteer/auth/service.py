@@ -308,7 +308,7 @@ async def delete_user(session: AsyncSession, by: Identity, user_id: int) -> None
     Raises NotFound, and Conflict for the last administrator.
     """
     admins = await repository.lock_enabled_admins(session)
-    user = await session.get(UserRow, user_id)
+    user = await session.get(UserRow, user_id, with_for_update=True)
     if user is None:
         raise NotFound(f"There is no user {user_id}.")
     if list(admins) == [user_id]:

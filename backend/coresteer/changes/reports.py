@@ -172,8 +172,8 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
     is_told = message.state is not ChangeState.FAILED and any(step.state == message.state for step in row.steps[1:])
     if state is before and last is not None and len(row.steps) >= _MAX_STEPS:
         last.at, last.sentence = at, sentence
-        return
-    add_step(row, state, sentence)
+    else:
+        add_step(row, state, sentence)
     if state is not before:
         row.state = state
         if state in ENDED_STATES:

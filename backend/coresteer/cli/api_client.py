@@ -26,6 +26,8 @@ MAX_OUTAGE_S = 600.0
 """How long they wait for a backend that does not answer: it may be restarting."""
 _TIMEOUT_S = 60.0
 _PROXY_ERRORS = (502, 503, 504)
+_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
+"""OpenSSL's X509_V_ERR codes of certificates that no accepted authority has signed; others have expired and so on."""
 """What a proxy answers, without a problem document, while the backend behind it does not."""
 T = TypeVar("T")
 
@@ -133,7 +135,7 @@ class ApiClient:
                 raise _refused(error, self.url) from None
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
-            if isinstance(reason, ssl.SSLCertVerificationError):
+            if isinstance(reason, ssl.SSLCertVerificationError) and reason.verify_code in _UNKNOWN_AUTHORITY:
                 raise UnreachableError(
                     f"The certificate of {self.url} is not trusted ({reason}). Name the file of its authority in "
                     "SSL_CERT_FILE: with --tls auto, the backend's ca.pem."
