@@ -59,7 +59,7 @@ class OutgoingDecisions:
             self._drop(0)
 
     def note_failure(self) -> None:
-        """Note that the backend failed after it had got what is sent; the third time in a row, forget it as the cause."""
+        """Note that the backend failed with what is sent; the third time in a row, forget that as the cause."""
         self._failures += 1
         if self._failures >= _MOST_FAILURES:
             self._failures = 0

@@ -29,7 +29,7 @@ ALPHA = 0.05
 MIN_COVERED = 0.4
 """Share of a window that a node's samples must cover."""
 _LOST, _LOST_WHATEVER = 0.1, 0.01
-"""Shares of its traffic below which a node has lost it: the first if that is below the minimum too, the second anyway."""
+"""Shares of its traffic below which a node has lost it: the first if below the minimum too, the second anyway."""
 _MIN_WAITING = 5
 """Waiting nodes that must have kept their traffic before that of the stage's nodes counts: traffic pauses by itself."""
 _PER_TRAFFIC = frozenset({"cpu_s_per_gbit", "packets_per_interrupt"})

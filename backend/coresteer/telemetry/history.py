@@ -27,7 +27,7 @@ ReadRows: TypeAlias = Callable[[Connection, LiteralString, int, datetime, dateti
 
 MAX_SPAN_OF_SAMPLES_S = 2 * 3600 + 60
 MAX_SPAN_OF_MINUTES_S = 3 * 86400 + 3600
-_POLICY_COLUMNS = ("busy", "irq", "softirq", "dropped", "irqs", "netdevs")
+_POLICY_COLUMNS = ("busy", "steal", "irq", "softirq", "dropped", "irqs", "netdevs")
 """The columns that policies decide from."""
 _RESOLUTION_MS = {Resolution.MINUTE: 60_000.0, Resolution.HOUR: 3_600_000.0}
 _COMMIT_WAIT_S = 2.0
