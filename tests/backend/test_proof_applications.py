@@ -102,14 +102,18 @@ async def test_an_application_metric_is_the_primary_one_of_a_proof(proven: Prove
     assert (line["metric"], line["cores"], line["effect"]["episodes"]) == ("app.cart_p99", None, 1)
 
 
-@pytest.mark.parametrize("proven", [({"metric": "app.search_p99"}, nothing)], indirect=True)
-async def test_an_episode_without_its_primary_application_metric_does_not_count(proven: Proven) -> None:
+async def waits_for_almost_an_hour(proven: Proven) -> None:
     row = await proven.episode()
     await proven.measure(row, busy={True: 40, False: 36})
     await proven.switch(row)
     await proven.until_waiting()
     await proven.tick(3500)
     assert (await proven.episodes())[0].state == "waiting"
+
+
+@pytest.mark.parametrize("proven", [({"metric": "app.search_p99"}, nothing)], indirect=True)
+async def test_an_episode_without_its_primary_application_metric_does_not_count(proven: Proven) -> None:
+    await waits_for_almost_an_hour(proven)
     await proven.tick(200)
     row, *_ = await proven.episodes()
     assert (row.state, row.reason, row.block) == ("excluded", "missing_data", None)
@@ -154,12 +158,7 @@ async def no_number(metric: DeclaredMetric, node: str, start: datetime, end: dat
 
 @pytest.mark.parametrize("proven", [({"application_metrics": ["wrong_p99"]}, no_number)], indirect=True)
 async def test_an_episode_that_cannot_be_stored_is_tried_for_an_hour(proven: Proven) -> None:
-    row = await proven.episode()
-    await proven.measure(row, busy={True: 40, False: 36})
-    await proven.switch(row)
-    await proven.until_waiting()
-    await proven.tick(3500)
-    assert (await proven.episodes())[0].state == "waiting"
+    await waits_for_almost_an_hour(proven)
     row = await proven.until_decided()
     assert (row.state, row.reason, row.block) == ("excluded", "failed", None)
 

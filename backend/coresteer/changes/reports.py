@@ -168,8 +168,8 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
     sentence = cut_text(message.sentence, MAX_SENTENCE)
     if state is before and last is not None and last.sentence == sentence:
         return
-    # failures are told again: a roll back that failed can be requested again
-    is_told = message.state is not ChangeState.FAILED and any(step.state == message.state for step in row.steps[1:])
+    # each failure is audited: a rollback that failed can be requested again
+    is_audited = message.state is not ChangeState.FAILED and any(step.state == message.state for step in row.steps[1:])
     if state is before and last is not None and len(row.steps) >= _MAX_STEPS:
         last.at, last.sentence = at, sentence
     else:
@@ -182,7 +182,7 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
             if state is ChangeState.CONFIRMED:
                 row.deadline_at = None
                 row.applied_at = row.applied_at or _applied_at(row, at)
-    if not is_told:
+    if not is_audited:
         result = "failed" if message.state is ChangeState.FAILED else "ok"
         detail = {"sentence": cut_text(sentence, _MAX_AUDITED)}
         audit(session, row, "agent", _ACTIONS[message.state], result=result, detail=detail)

@@ -26,8 +26,6 @@ MAX_OUTAGE_S = 600.0
 """How long they wait for a backend that does not answer: it may be restarting."""
 _TIMEOUT_S = 60.0
 _PROXY_ERRORS = (502, 503, 504)
-_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
-"""OpenSSL's X509_V_ERR codes of certificates that no accepted authority has signed; others have expired and so on."""
 """What a proxy answers, without a problem document, while the backend behind it does not."""
 T = TypeVar("T")
 
@@ -135,10 +133,10 @@ class ApiClient:
                 raise _refused(error, self.url) from None
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
-            if isinstance(reason, ssl.SSLCertVerificationError) and reason.verify_code in _UNKNOWN_AUTHORITY:
+            if isinstance(reason, ssl.SSLCertVerificationError):
                 raise UnreachableError(
-                    f"The certificate of {self.url} is not trusted ({reason}). Name the file of its authority in "
-                    "SSL_CERT_FILE: with --tls auto, the backend's ca.pem."
+                    f"The certificate of {self.url} is not trusted ({reason}). If its authority is unknown here, name "
+                    "the authority's file in SSL_CERT_FILE: with --tls auto, the backend's ca.pem."
                 ) from None
             raise UnreachableError(
                 f"No backend answers at {self.url} ({reason}). Start it with `coresteer up`, or set {URL} to another."
